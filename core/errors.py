@@ -1,0 +1,50 @@
+"""Every error a person can meet, as one tree.
+
+    XregError            exit code 1, HTTP 500
+    ├── UsageError       2, 400   an option or argument that cannot be
+    ├── DataError        3, 422   a data file that is not what it should be
+    ├── ModelError       4, 503   a model directory that must not be used
+    └── ResumeError      5, 409   unfinished work that belongs to another run
+
+The class decides the exit code of the command and the status of the service; the message names the cause
+and, where there is one, the remedy.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class XregError(Exception):
+    """Anything xreg refuses to do, worded for the person who can fix it."""
+
+    exit_code: ClassVar[int] = 1
+    status: ClassVar[int] = 500
+
+
+class UsageError(XregError):
+    """An option or argument that cannot be."""
+
+    exit_code = 2
+    status = 400
+
+
+class DataError(XregError):
+    """A data file that is not what it should be; says file, line and cause."""
+
+    exit_code = 3
+    status = 422
+
+
+class ModelError(XregError):
+    """A model directory that must not be used."""
+
+    exit_code = 4
+    status = 503
+
+
+class ResumeError(XregError):
+    """Unfinished work on disk that belongs to another run."""
+
+    exit_code = 5
+    status = 409

@@ -1,0 +1,132 @@
+"""A directory of arrays with a manifest: written aside and renamed, opened by mapping, refused when anything differs.
+
+Each array is one little-endian, C-ordered `.npy` file whose data begin at a multiple of 64 bytes; `manifest.json` names
+every file with its dtype, shape, size and SHA-256. docs/model-format.md is the specification. Nothing here knows what
+the arrays mean: `core.model` does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from core.errors import ModelError
+
+Arrays = dict[str, npt.NDArray[Any]]
+MANIFEST = "manifest.json"
+_CHUNK = 1 << 20
+
+
+@contextmanager
+def written_aside(target: Path) -> Iterator[Path]:
+    """A temporary directory that becomes `target` in one step when the block ends well, and vanishes otherwise."""
+    aside = target.with_name(f".{target.name}.writing")
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    try:
+        yield aside
+        for path in aside.iterdir():
+            _sync(path)
+        _sync(aside)
+        aside.rename(target)
+        _sync(target.parent)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def create_array(directory: Path, name: str, dtype: npt.DTypeLike, length: int) -> npt.NDArray[Any]:
+    """A one-dimensional array on disk, to be filled in place."""
+    kind = np.dtype(dtype).newbyteorder("<")
+    return np.lib.format.open_memmap(directory / f"{name}.npy", "w+", kind, (length,))
+
+
+def write_manifest(directory: Path, fields: Mapping[str, Any]) -> None:
+    """Describe every `.npy` file of the directory and write the manifest last."""
+    arrays = {}
+    for path in sorted(directory.glob("*.npy")):
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        arrays[path.stem] = {
+            "dtype": array.dtype.str,
+            "shape": list(array.shape),
+            "bytes": path.stat().st_size,
+            "sha256": checksum(path),
+        }
+    text = json.dumps({**fields, "arrays": arrays}, indent=1, ensure_ascii=False, allow_nan=False)
+    (directory / MANIFEST).write_text(text + "\n", encoding="utf-8")
+
+
+def checksum(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def read_manifest(directory: Path, name: str, version: int) -> dict[str, Any]:
+    """The manifest of a directory of the format `name`, refused where the format or its version is another."""
+    path = directory / MANIFEST
+    if not directory.is_dir():
+        raise ModelError(f"{directory}: no such directory")
+    if not path.is_file():
+        raise ModelError(f"{directory}: no {MANIFEST}; this is not a finished {name}")
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ModelError(f"{path}: not JSON ({error})") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != name:
+        raise ModelError(f"{path}: not the manifest of an {name}")
+    if manifest.get("version") != version:
+        raise ModelError(
+            f"{path}: format version {manifest.get('version')}; this xreg reads {version}: train again or upgrade"
+        )
+    return manifest
+
+
+def map_arrays(directory: Path, manifest: Mapping[str, Any], checksums: bool) -> Arrays:
+    """Map every array of the manifest read-only; sizes, dtypes and shapes always agree, checksums when asked for."""
+    described = manifest.get("arrays")
+    if not isinstance(described, dict):
+        raise ModelError(f"{directory / MANIFEST}: no arrays are described")
+    extra = {path.stem for path in directory.glob("*.npy")} - set(described)
+    if extra:
+        raise ModelError(f"{directory}: {sorted(extra)[0]}.npy is not in the manifest")
+    return {name: _map(directory / f"{name}.npy", about, checksums) for name, about in described.items()}
+
+
+def _map(path: Path, about: Any, checksums: bool) -> npt.NDArray[Any]:
+    if Path(path.name).stem != path.stem or not path.is_file():
+        raise ModelError(f"{path}: missing")
+    try:
+        dtype, shape, size, digest = np.dtype(about["dtype"]), tuple(about["shape"]), about["bytes"], about["sha256"]
+    except (TypeError, KeyError) as error:
+        raise ModelError(f"{path.parent / MANIFEST}: {path.stem} is not described completely ({error})") from error
+    if path.stat().st_size != size:
+        raise ModelError(f"{path}: {path.stat().st_size} bytes; the manifest says {size}")
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise ModelError(f"{path}: not an .npy file ({error})") from error
+    if not isinstance(array, np.ndarray) or array.dtype != dtype or array.shape != shape:
+        raise ModelError(f"{path}: the array is not the {dtype.str} of shape {list(shape)} that the manifest describes")
+    if checksums and checksum(path) != digest:
+        raise ModelError(f"{path}: the SHA-256 differs from the manifest's: the file was damaged or changed")
+    return array.view(np.ndarray)

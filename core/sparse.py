@@ -1,0 +1,108 @@
+"""CSR rows as plain arrays: check, transpose, cut, normalise.
+
+One NamedTuple travels everywhere (files, Numba, tests); scipy is used at the borders only.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from core.jit import kernel
+
+Int64s = npt.NDArray[np.int64]
+Int32s = npt.NDArray[np.int32]
+Floats = npt.NDArray[np.float32]
+
+
+class Csr(NamedTuple):
+    """Rows of (index, value) pairs: row i is indices[indptr[i]:indptr[i+1]], ascending and distinct."""
+
+    indptr: Int64s
+    indices: Int32s
+    values: Floats
+    n_cols: int
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.indptr) - 1
+
+    @property
+    def nnz(self) -> int:
+        return len(self.indices)
+
+
+def from_scipy(matrix: sparse.csr_matrix | sparse.csr_array) -> Csr:
+    """Rows sorted, duplicates summed."""
+    matrix = sparse.csr_matrix(matrix)
+    matrix.sum_duplicates()
+    return Csr(
+        matrix.indptr.astype(np.int64),
+        matrix.indices.astype(np.int32),
+        matrix.data.astype(np.float32),
+        matrix.shape[1],
+    )
+
+
+def to_scipy(rows: Csr) -> sparse.csr_matrix:
+    return sparse.csr_matrix((rows.values, rows.indices, rows.indptr), shape=(rows.n_rows, rows.n_cols))
+
+
+def transpose(rows: Csr) -> Csr:
+    """Columns become rows; inside a row the indices ascend."""
+    indptr = np.zeros(rows.n_cols + 1, np.int64)
+    indices = np.empty(rows.nnz, np.int32)
+    values = np.empty(rows.nnz, np.float32)
+    _transpose(rows.indptr, rows.indices, rows.values, indptr, indices, values)
+    return Csr(indptr, indices, values, rows.n_rows)
+
+
+@kernel()
+def _transpose(
+    indptr: Int64s, indices: Int32s, values: Floats, out_indptr: Int64s, out_indices: Int32s, out_values: Floats
+) -> None:
+    n_cols = out_indptr.size - 1
+    for j in range(indices.size):
+        out_indptr[indices[j] + 1] += 1
+    for c in range(n_cols):
+        out_indptr[c + 1] += out_indptr[c]
+    cursor = out_indptr[:n_cols].copy()
+    for i in range(indptr.size - 1):
+        for j in range(indptr[i], indptr[i + 1]):
+            at = cursor[indices[j]]
+            out_indices[at] = i
+            out_values[at] = values[j]
+            cursor[indices[j]] = at + 1
+
+
+def take_rows(rows: Csr, chosen: Int64s | Int32s) -> Csr:
+    """The chosen rows, in the order given."""
+    lengths = rows.indptr[1:][chosen] - rows.indptr[:-1][chosen]
+    indptr = np.zeros(len(chosen) + 1, np.int64)
+    np.cumsum(lengths, out=indptr[1:])
+    source = np.repeat(rows.indptr[:-1][chosen] - indptr[:-1], lengths) + np.arange(indptr[-1])
+    return Csr(indptr, rows.indices[source], rows.values[source], rows.n_cols)
+
+
+@kernel()
+def unit_rows(indptr: Int64s, values: Floats) -> None:
+    """Divide each row by its Euclidean norm, in place; a zero row stays zero."""
+    for i in range(indptr.size - 1):
+        total = 0.0
+        for j in range(indptr[i], indptr[i + 1]):
+            total += np.float64(values[j]) * np.float64(values[j])
+        if total > 0.0:
+            scale = 1.0 / np.sqrt(total)
+            for j in range(indptr[i], indptr[i + 1]):
+                values[j] = values[j] * scale
+
+
+def transformed(points: Csr, value_power: float, feature_weight: Floats) -> Csr:
+    """Points as the regressors know them: x^value_power · weight of the feature, then unit rows."""
+    values = points.values if value_power == 1.0 else points.values ** np.float32(value_power)
+    values = values * feature_weight[points.indices]
+    unit_rows(points.indptr, values)
+    return points._replace(values=values)

@@ -1,0 +1,1 @@
+"""Serving: the online half of xreg."""

@@ -1,0 +1,1 @@
+"""Training: the offline half of xreg, from data to model shards."""

@@ -1,0 +1,421 @@
+"""The `xreg` command: one sub-command per step, errors as one line with an exit code of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from core import __version__
+from core.errors import UsageError, XregError
+from training.params import RECIPES, Choice, Params
+
+F = TypeVar("F", bound=Callable[..., Any])
+_DEFAULT = Params()
+_MODEL = click.Path(path_type=Path)
+_err = Console(stderr=True, highlight=False)
+_out = Console(highlight=False)
+
+
+class _Propensity(click.ParamType[tuple[float, float]]):
+    name = "A,B"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, float]:
+        if isinstance(value, tuple):
+            return value
+        try:
+            a, b = (float(part) for part in str(value).split(","))
+            return a, b
+        except ValueError:
+            self.fail(f"must be two numbers, A,B, for example 0.55,1.5; got {value!r}", param, ctx)
+
+
+_threads = click.option(
+    "--threads", type=click.IntRange(1), default=os.cpu_count() or 1, show_default="all cores", help="Threads to use."
+)
+_propensity = click.option(
+    "--propensity", type=_Propensity(), help="Weight labels by 1/propensity with these A,B; EURLex: 0.55,1.5."
+)
+_json = click.option(
+    "--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Also write the figures here."
+)
+
+
+def _train_options(command: F) -> F:
+    """The options that `train` and `tune` share: the hyper-parameters, with the defaults of `Params`."""
+    for option in reversed(
+        (
+            click.option(
+                "--recipe",
+                type=click.Choice(list(RECIPES)),
+                default=_DEFAULT.recipe.name,
+                show_default=True,
+                help="How to train: `routed` is the most accurate, `paper` is XReg as published.",
+            ),
+            click.option("--trees", type=int, default=_DEFAULT.trees, show_default=True, help="Trees in the ensemble."),
+            click.option(
+                "--max-leaf", type=int, default=_DEFAULT.max_leaf, show_default=True, help="Labels in a leaf at most."
+            ),
+            click.option(
+                "--cost",
+                type=float,
+                show_default="10",
+                help="Cost of errors against the size of weights; in `routed` that of the routing levels.",
+            ),
+            click.option(
+                "--clip",
+                type=float,
+                show_default="0.05 in `paper`",
+                help="Drop weights up to this share of a regressor's largest.",
+            ),
+            click.option(
+                "--energy",
+                type=float,
+                show_default=f"{RECIPES['routed'].amount} in `routed`",
+                help="Drop the smallest weights that hold this share of a regressor's squared norm.",
+            ),
+            click.option("--seed", type=int, default=_DEFAULT.seed, show_default=True, help="Seed of all randomness."),
+            _propensity,
+            click.option(
+                "--relevance",
+                type=click.Choice(["graded", "binary"]),
+                default=_DEFAULT.relevance,
+                show_default=True,
+                help="Use relevances as they are, or 1 for every positive.",
+            ),
+            click.option(
+                "--tail/--no-tail",
+                default=_DEFAULT.tail,
+                show_default=True,
+                help="Also store label centroids, for re-ranking with --alpha.",
+            ),
+            _threads,
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def _params(
+    recipe: str, trees: int, max_leaf: int, cost: float | None, clip: float | None, energy: float | None,
+    seed: int, propensity: tuple[float, float] | None, relevance: Any, tail: bool,
+) -> Params:  # fmt: skip
+    value = RECIPES[recipe]
+    if clip is not None and energy is not None:
+        raise UsageError("--clip and --energy are two ways to prune: give one of them")
+    if cost is not None:
+        value = replace(value, route=replace(value.route, cost=cost))
+        if value.target == "conditional":
+            value = replace(value, leaf=replace(value.leaf, cost=cost))
+    if clip is not None:
+        value = replace(value, prune="clip", amount=clip)
+    if energy is not None:
+        value = replace(value, prune="energy", amount=energy)
+    return Params(value, trees, max_leaf, seed, propensity, relevance, tail)
+
+
+def _reported(command: F) -> F:
+    """An error of ours ends the command with one line and its exit code, not with a traceback."""
+
+    @wraps(command)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return command(*args, **kwargs)
+        except XregError as error:
+            _err.print(f"[bold red]error:[/] {error}", soft_wrap=True, markup=True)
+            sys.exit(error.exit_code)
+        except OSError as error:
+            _err.print(f"[bold red]error:[/] {error}", soft_wrap=True)
+            sys.exit(1)
+
+    return run  # type: ignore[return-value]
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="xreg")
+def main() -> None:
+    """Extreme regression for dynamic search advertising.
+
+    \b
+    From data to answers:
+      xreg make-data shop --labels 2000        made-up data to play with
+      xreg train shop --out shop.model         train a model
+      xreg evaluate shop.model shop            how good is it?
+      xreg predict shop.model shop --show 3    what does it answer?
+      xreg inspect shop.model                  what is inside?
+
+    A data set is a directory with a train and a test part, or one file: the text formats of the Extreme
+    Classification Repository, plain or gzipped, or scipy .npz pairs.
+    """
+
+
+@main.command()
+@click.argument("data", type=click.Path(path_type=Path))
+@click.option("--out", type=_MODEL, required=True, help="Directory to write the model to; must not exist.")
+@_train_options
+@click.option("--tune", "tuned", is_flag=True, help="First choose costs, width, blend and alpha on held-out data.")
+@click.option("--choice", type=click.Path(path_type=Path, dir_okay=False), help="Use a choice that `xreg tune` wrote.")
+@click.option("--resume", is_flag=True, help="Go on with a run that was interrupted.")
+@_reported
+def train(data: Path, out: Path, threads: int, tuned: bool, choice: Path | None, resume: bool, **options: Any) -> None:
+    """Train a model on DATA (a directory's train part, or a file)."""
+    from training.dataset import read_dataset
+    from training.fit import fit
+
+    if tuned and choice:
+        raise UsageError("--tune and --choice both decide the costs: give one of them")
+    params = _params(**options)
+    if out.exists():
+        raise UsageError(f"{out} exists; remove it or choose another name")
+    dataset = read_dataset(data, "train")
+    if choice:
+        params = _read_choice(choice).apply(params)
+    if tuned:
+        params = _tuned(dataset, params, threads, out.with_name(f"{out.name}.choice.json"), resume)
+    with _progress("training", "nodes") as progress:
+        task = progress.add_task("growing trees", total=None)
+
+        def on_progress(done: int, total: int, depth: int) -> None:
+            progress.update(task, completed=done, total=total or None, description=f"level {depth}")
+
+        fit(dataset, params, out, threads, resume, on_progress)
+    size = sum(file.stat().st_size for file in out.iterdir())
+    _err.print(f"{out}: {params.trees} trees, {size / 1e6:.1f} MB")
+
+
+@main.command()
+@click.argument("data", type=click.Path(path_type=Path))
+@click.option(
+    "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the choice here, for `train --choice`."
+)
+@_train_options
+@_reported
+def tune(data: Path, out: Path | None, threads: int, **options: Any) -> None:
+    """Choose costs, routing width, blend and alpha on a held-out part of DATA's train part."""
+    from training.dataset import read_dataset
+
+    params = _params(**options)
+    chosen = _tuned(read_dataset(data, "train"), params, threads, out, resume=False)
+    _out.print_json(json.dumps(asdict(Choice.of(chosen))))
+
+
+def _tuned(dataset: Any, params: Params, threads: int, out: Path | None, resume: bool) -> Params:
+    """Tune, show the table, write the choice; an interrupted training goes on with the choice it had."""
+    from training.tune import Trial
+    from training.tune import tune as run
+
+    if resume and out is not None and out.exists():
+        return _read_choice(out).apply(params)
+    trials: list[Trial] = []
+    with _progress("tuning", "trials") as progress:
+        task = progress.add_task("held-out data", total=None)
+
+        def on_trial(trial: Trial) -> None:
+            trials.append(trial)
+            progress.update(task, completed=len(trials), description=f"best {max(t.merit for t in trials):.2f}")
+
+        choice = run(dataset, params, threads, on_trial)
+    _show_trials(trials)
+    if out is not None:
+        out.write_text(json.dumps(asdict(choice), indent=1) + "\n")
+        _err.print(f"choice written to {out}")
+    return choice.apply(params)
+
+
+def _show_trials(trials: list[Any]) -> None:
+    """The best trial of every leaf and width, best first."""
+    best: dict[tuple[Any, ...], Any] = {}
+    for trial in trials:
+        c = trial.choice
+        key = (c.route_cost, c.leaf_loss, c.leaf_cost, c.routed, c.alpha)
+        if key not in best or trial.merit > best[key].merit:
+            best[key] = trial
+    columns = ("WP@1", "WP@3", "WP@5", "Tau@5", "XMAD@5")
+    table = Table("leaf", "cost", "routed", "blend", "alpha", *columns, "merit", title="held-out part, one tree")
+    for trial in sorted(best.values(), key=lambda t: -t.merit):
+        c, figures = trial.choice, [_number(trial.figures[name]) for name in columns]
+        table.add_row(
+            c.leaf_loss,
+            f"{c.leaf_cost:g}",
+            str(c.routed),
+            f"{c.blend:g}",
+            f"{c.alpha:g}",
+            *figures,
+            f"{trial.merit:.2f}",
+        )
+    _err.print(table)
+
+
+def _read_choice(path: Path) -> Choice:
+    try:
+        return Choice(**json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError) as error:
+        raise UsageError(f"{path}: not a choice written by `xreg tune` ({error})") from error
+
+
+@main.command()
+@click.argument("model", type=_MODEL)
+@click.argument("data", type=click.Path(path_type=Path))
+@_json
+@click.option("--labelwise", is_flag=True, help="Exchange points and labels: how well are points ranked for labels?")
+@click.option("--beam", type=click.IntRange(1), help="Nodes kept per level.  [default: the recipe's]")
+@click.option("--alpha", type=float, help="Tail re-ranking, 1 is off.  [default: the model's]")
+@_propensity
+@click.option("--threshold", type=float, default=0.01, show_default=True, help="Least score that counts for coverage.")
+@_threads
+@_reported
+def evaluate(
+    model: Path, data: Path, json_file: Path | None, labelwise: bool, beam: int | None, alpha: float | None,
+    propensity: tuple[float, float] | None, threshold: float, threads: int,
+) -> None:  # fmt: skip
+    """Figures of MODEL on DATA (a directory's test part, or a file)."""
+    from core.engine import Engine
+    from training.dataset import read_dataset
+    from training.evaluate import evaluate_model
+
+    engine = Engine.open(model)
+    with _err.status("evaluating"):
+        figures = evaluate_model(
+            engine, read_dataset(data, "test"), propensity, beam, alpha, labelwise, threshold, threads
+        )
+    if json_file:
+        json_file.write_text(json.dumps(figures, indent=1) + "\n")
+    _show_figures(figures)
+
+
+def _show_figures(figures: dict[str, float]) -> None:
+    """One row per metric, one column per cut."""
+    names = list(dict.fromkeys(name.partition("@")[0] for name in figures))
+    cuts = sorted({int(name.partition("@")[2]) for name in figures if "@" in name})
+    table = Table("metric", *(f"@{cut}" for cut in cuts), "")
+    for name in names:
+        cells = [_number(figures[f"{name}@{cut}"]) if f"{name}@{cut}" in figures else "" for cut in cuts]
+        table.add_row(name, *cells, _number(figures[name]) if name in figures else "")
+    _out.print(table)
+
+
+def _number(value: float) -> str:
+    return f"{value:.4f}" if abs(value) < 1 else f"{value:.2f}"
+
+
+@main.command()
+@click.argument("model", type=_MODEL)
+@click.argument("data", type=click.Path(path_type=Path))
+@click.option("-k", type=click.IntRange(1), default=100, show_default=True, help="Labels per point.")
+@click.option(
+    "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the scores here, a scipy CSR in .npz."
+)
+@click.option("--show", type=click.IntRange(0), default=0, help="Print the first answers beside the truth.")
+@click.option("--beam", type=click.IntRange(1), help="Nodes kept per level.  [default: the recipe's]")
+@click.option("--alpha", type=float, help="Tail re-ranking, 1 is off.  [default: the model's]")
+@_threads
+@_reported
+def predict(
+    model: Path, data: Path, k: int, out: Path | None, show: int, beam: int | None, alpha: float | None, threads: int
+) -> None:
+    """The k best labels of every point of DATA (a directory's test part, or a file), scores in 0 … 1."""
+    from scipy import sparse
+
+    from core.engine import Engine
+    from core.sparse import to_scipy
+    from training.dataset import read_dataset
+
+    if out is None and not show:
+        raise UsageError("nothing to do: give --out FILE.npz, or --show N")
+    if out is not None and out.suffix != ".npz":
+        raise UsageError(f"--out must end in .npz, got {out}")
+    engine = Engine.open(model)
+    dataset = read_dataset(data, "test")
+    with _err.status("predicting"):
+        answers = to_scipy(engine.predict(dataset.features, k, beam, alpha, threads))
+    if out is not None:
+        sparse.save_npz(out, answers)
+    truth, scale = to_scipy(dataset.relevance), float(engine.model.manifest["scale"])
+    for point in range(min(show, dataset.n_points)):
+        _show_answer(point, answers[point], truth[point], scale)
+
+
+def _show_answer(point: int, answer: Any, truth: Any, scale: float) -> None:
+    true = dict(zip(truth.indices.tolist(), truth.data.tolist(), strict=True))
+    ranked = sorted(
+        zip(answer.indices.tolist(), answer.data.tolist(), strict=True), key=lambda pair: (-pair[1], pair[0])
+    )
+    table = Table("label", "score", "true", title=f"point {point}: best {min(5, len(ranked))} of {len(ranked)}")
+    for label, score in ranked[:5]:
+        table.add_row(str(label), f"{score * scale:.4f}", f"{true[label]:.4f}" if label in true else "")
+    _out.print(table)
+
+
+@main.command()
+@click.argument("model", type=_MODEL)
+@click.option("--verify", is_flag=True, help="Also check every checksum and the whole structure.")
+@_reported
+def inspect(model: Path, verify: bool) -> None:
+    """What is inside MODEL: sizes, hyper-parameters, label frequency, sparsity per level, checksums."""
+    from training.inspection import show_model
+
+    show_model(model, verify, _out)
+
+
+@main.command("make-data")
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option("--labels", type=click.IntRange(1), default=2000, show_default=True, help="Labels.")
+@click.option(
+    "--points",
+    type=click.IntRange(10),
+    default=8000,
+    show_default=True,
+    help="Training points; a quarter as many test points.",
+)
+@click.option("--features", type=click.IntRange(100), default=5000, show_default=True, help="Words of the language.")
+@click.option("--words", type=click.IntRange(1), default=45, show_default=True, help="Words of a point, on average.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of all randomness.")
+@_reported
+def make_data(out: Path, labels: int, points: int, features: int, words: int, seed: int) -> None:
+    """Write made-up data with topics, Zipfian words and graded relevance to the directory OUT."""
+    from scipy import sparse
+
+    from core.sparse import to_scipy
+    from training.synth import make_points, make_world
+
+    if out.exists():
+        raise UsageError(f"{out} exists; remove it or choose another name")
+    with _err.status("making data"):
+        world = make_world(labels, features, seed)
+        parts = {
+            "trn": make_points(world, points, words, seed),
+            "tst": make_points(world, -(-points // 4), words, seed + 1),
+        }
+        out.mkdir(parents=True)
+        for name, part in parts.items():
+            sparse.save_npz(out / f"{name}_X.npz", to_scipy(part.features))
+            sparse.save_npz(out / f"{name}_Y.npz", to_scipy(part.relevance))
+    _err.print(f"{out}: {points} + {-(-points // 4)} points, {features} features, {labels} labels")
+
+
+def _progress(what: str, unit: str) -> Progress:
+    return Progress(
+        TextColumn(what),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(unit),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=_err,
+    )
+
+
+if __name__ == "__main__":
+    main()

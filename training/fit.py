@@ -1,0 +1,171 @@
+"""The pipeline: data set → inputs → units → shards.
+
+Everything that takes time is a file in `<model>.work` beside the model, so a run that was killed goes on from its
+finished units with `resume`, and ends byte for byte where an uninterrupted one would.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from core import __version__
+from core.errors import ResumeError, UsageError
+from core.format import create_array, write_manifest, written_aside
+from core.model import FORMAT, VERSION, open_model
+from core.sparse import Int64s
+from training.dataset import Dataset
+from training.executors import Task, run_on_threads
+from training.fragments import Fragment, Tree, load_arrays, save_arrays, write_shards
+from training.inputs import Inputs, open_inputs, prepare
+from training.params import Params
+from training.partition import label_centroids
+from training.units import fit_subtrees, fit_top, load_top, save_top, subtree_groups
+
+OnProgress = Callable[[int, int, int], None]  # nodes done, nodes in all, depth of the last one
+
+
+def fit(
+    data: Dataset, params: Params, out: Path, threads: int, resume: bool = False, on_progress: OnProgress | None = None
+) -> None:
+    """Train a model and write it to `out`, which must not exist."""
+    out = Path(out)
+    if out.exists():
+        raise UsageError(f"{out} exists; remove it or choose another name")
+    if threads < 1:
+        raise UsageError(f"threads must be at least 1, got {threads}")
+    work = out.with_name(f"{out.name}.work")
+    fingerprint = data.fingerprint()
+    job = {"xreg": __version__, "params": params.as_json(), "data": fingerprint}
+    _claim(work, json.dumps(job, indent=1), resume)
+    if not (work / "inputs").exists():
+        prepare(data, params, work / "inputs")
+    inputs = open_inputs(work / "inputs")
+    _Units(inputs, params, work, on_progress).run(threads)
+    _assemble(inputs, params, work, out, fingerprint)
+    shutil.rmtree(work)
+
+
+def _claim(work: Path, job: str, resume: bool) -> None:
+    """Make the work directory ours, or make sure that it is."""
+    path = work / "job.json"
+    if path.exists() and not resume:
+        raise ResumeError(f"{work} holds an unfinished run; go on with --resume, or remove it to begin anew")
+    if path.exists() and path.read_text() != job:
+        raise ResumeError(f"{work} belongs to a run with other data, options or version; remove it to begin anew")
+    if not path.exists():
+        work.mkdir(parents=True, exist_ok=True)
+        aside = path.with_suffix(".writing")
+        aside.write_text(job)
+        aside.replace(path)
+
+
+class _Units:
+    """The units of one run: which there are, where their results lie, how far they are."""
+
+    def __init__(self, inputs: Inputs, params: Params, work: Path, on_progress: OnProgress | None) -> None:
+        self.inputs, self.params, self.work = inputs, params, work
+        self.on_progress = on_progress or (lambda done, total, depth: None)
+        self.lock = threading.Lock()
+        self.done, self.total = 0, 0
+
+    def run(self, threads: int) -> None:
+        run_on_threads([partial(self.top, tree) for tree in range(self.params.trees)], threads)
+
+    def top(self, tree: int) -> Iterable[Task]:
+        path = top_path(self.work, tree)
+        if not path.exists():
+            save_top(path, fit_top(self.inputs, self.params, tree, self._node_done))
+        top = load_top(path)
+        groups = subtree_groups(top.shape, self.params)
+        with self.lock:
+            self.total += top.shape.n_nodes
+        return [partial(self.subtrees, tree, unit, roots) for unit, roots in enumerate(groups)]
+
+    def subtrees(self, tree: int, unit: int, roots: Int64s) -> Iterable[Task]:
+        path = unit_path(self.work, tree, unit)
+        if not path.exists():
+            top = load_top(top_path(self.work, tree))
+            fragment = fit_subtrees(self.inputs, self.params, tree, top, roots, self._node_done)
+            save_arrays(path, fragment._asdict())
+        return ()
+
+    def _node_done(self, depth: int) -> None:
+        with self.lock:
+            self.done += 1
+            self.on_progress(self.done, self.total, depth)
+
+
+def top_path(work: Path, tree: int) -> Path:
+    return work / f"tree{tree}.npz"
+
+
+def unit_path(work: Path, tree: int, unit: int) -> Path:
+    return work / f"tree{tree}-{unit:05d}.npz"
+
+
+def _assemble(inputs: Inputs, params: Params, work: Path, out: Path, fingerprint: str) -> None:
+    """Join the units' results into a model directory."""
+    trees: list[Tree] = []
+    for tree in range(params.trees):
+        top = load_top(top_path(work, tree))
+        n_units = len(subtree_groups(top.shape, params))
+        parts = [Fragment(**load_arrays(unit_path(work, tree, unit))) for unit in range(n_units)]
+        trees.append((top.shape, [top.fragment, *parts]))
+    write_model(out, inputs, params, trees, fingerprint)
+
+
+def write_model(out: Path, inputs: Inputs, params: Params, trees: Sequence[Tree], fingerprint: str) -> None:
+    """Write a model directory aside; it gets its name only when it opens and verifies."""
+    with written_aside(out) as aside:
+        write_shards(aside, trees, inputs.features.n_cols)
+        _write(aside, "label_points", inputs.label_points)
+        _write(aside, "feature_weight", inputs.feature_weight)
+        if params.tail:
+            _write_tail(aside, inputs)
+        write_manifest(aside, _manifest(inputs, params, fingerprint, aside))
+        open_model(aside)
+
+
+def _write(directory: Path, name: str, array: np.ndarray[Any, Any]) -> None:
+    create_array(directory, name, array.dtype, len(array))[:] = array
+
+
+def _write_tail(directory: Path, inputs: Inputs) -> None:
+    """μ_l: unit-normalised mean of the unit points of a label, relevances ignored."""
+    seen = inputs.by_label._replace(values=np.ones(inputs.by_label.nnz, np.float32))
+    centroids = label_centroids(inputs.features, seen, largest=0)
+    _write(directory, "tail_ptr", centroids.indptr)
+    _write(directory, "tail_feature", centroids.indices)
+    _write(directory, "tail_value", centroids.values)
+
+
+def _manifest(inputs: Inputs, params: Params, fingerprint: str, directory: Path) -> dict[str, Any]:
+    lengths = {
+        n: len(np.load(directory / f"{n}.npy", mmap_mode="r")) for n in ("node_leaf", "edge_target", "entry_weight")
+    }
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "xreg": __version__,
+        "numpy": np.__version__,
+        "params": params.as_json(),
+        "scale": inputs.scale,
+        "sizes": {
+            "points": inputs.n_points,
+            "features": inputs.features.n_cols,
+            "labels": inputs.by_label.n_rows,
+            "trees": params.trees,
+            "nodes": lengths["node_leaf"],
+            "edges": lengths["edge_target"],
+            "weights": lengths["entry_weight"],
+        },
+        "data": fingerprint,
+    }

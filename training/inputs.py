@@ -1,0 +1,93 @@
+"""What every unit of training reads: a data set prepared once, as mapped arrays in a directory.
+
+x_ptr, x_feature, x_value        points in the model's features, unit rows
+y_ptr, y_point, y_value          the scaled relevances, by label
+c_ptr, c_feature, c_value        label centroids for growing the trees
+feature_weight                   idf^power of every feature
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from core.errors import DataError
+from core.format import create_array, map_arrays, read_manifest, write_manifest, written_aside
+from core.relevance import BINARY, Weighting, graded_weighting, propensity_weighting
+from core.sparse import Csr, transformed, transpose
+from training.dataset import Dataset
+from training.params import Params
+from training.partition import label_centroids
+
+_FORMAT, _VERSION = "xreg-inputs", 1
+
+
+class Inputs(NamedTuple):
+    """The mapped inputs; `scale` is what relevances were divided by."""
+
+    features: Csr
+    by_label: Csr
+    centroids: Csr
+    feature_weight: npt.NDArray[np.float32]
+    scale: float
+
+    @property
+    def n_points(self) -> int:
+        return self.features.n_rows
+
+    @property
+    def label_points(self) -> npt.NDArray[np.int32]:
+        return np.diff(self.by_label.indptr).astype(np.int32)
+
+
+def weighting_of(params: Params, data: Dataset) -> Weighting:
+    if params.propensity is not None:
+        counts = np.bincount(data.relevance.indices, minlength=data.n_labels).astype(np.int32)
+        return propensity_weighting(counts, data.n_points, *params.propensity)
+    return BINARY if params.relevance == "binary" else graded_weighting(data.relevance)
+
+
+def feature_weights(features: Csr, power: float) -> npt.NDArray[np.float32]:
+    """idf^power with idf = ln((1 + N)/(1 + df)) + 1."""
+    frequency = np.bincount(features.indices, minlength=features.n_cols)
+    return np.asarray((np.log((1 + features.n_rows) / (1 + frequency)) + 1) ** power, np.float32)
+
+
+def prepare(data: Dataset, params: Params, directory: Path) -> None:
+    """Write the inputs of training, or nothing."""
+    for what, count in (("points", data.n_points), ("features", data.n_features), ("labels", data.n_labels)):
+        if count == 0:
+            raise DataError(f"the data set has no {what}")
+    if not data.relevance.nnz:
+        raise DataError("no point has a relevant label: there is nothing to learn from")
+    weighting = weighting_of(params, data)
+    by_label = transpose(weighting.apply(data.relevance))
+    weight = feature_weights(data.features, params.recipe.idf_power)
+    points = transformed(data.features, params.recipe.value_power, weight)
+    centroids = label_centroids(points, by_label, params.recipe.centroid_features)
+    arrays: dict[str, npt.NDArray[Any]] = {"feature_weight": weight}
+    for prefix, index, rows in (("x", "feature", points), ("y", "point", by_label), ("c", "feature", centroids)):
+        arrays[f"{prefix}_ptr"] = rows.indptr
+        arrays[f"{prefix}_{index}"] = rows.indices
+        arrays[f"{prefix}_value"] = rows.values
+    with written_aside(directory) as aside:
+        for name, array in arrays.items():
+            create_array(aside, name, array.dtype, len(array))[:] = array
+        fields = {"format": _FORMAT, "version": _VERSION, "scale": weighting.scale, "features": data.n_features}
+        write_manifest(aside, fields)
+
+
+def open_inputs(directory: Path) -> Inputs:
+    manifest = read_manifest(directory, _FORMAT, _VERSION)
+    a = map_arrays(directory, manifest, checksums=False)
+    n_features, n_points = int(manifest["features"]), len(a["x_ptr"]) - 1
+    return Inputs(
+        Csr(a["x_ptr"], a["x_feature"], a["x_value"], n_features),
+        Csr(a["y_ptr"], a["y_point"], a["y_value"], n_points),
+        Csr(a["c_ptr"], a["c_feature"], a["c_value"], n_features),
+        a["feature_weight"],
+        float(manifest["scale"]),
+    )

@@ -1,0 +1,82 @@
+"""Fit the regressors of one node: its points' features renumbered, solved, pruned, refitted, packed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from core.jit import kernel
+from core.sparse import Csr, Floats, Int32s, Int64s
+from training.params import Recipe, Regression
+from training.pruning import Block, clip_thresholds, drop, energy_thresholds, pack
+from training.solvers import LOGISTIC, RIDGE, descend
+
+_COLUMNS = 64  # edges solved together: their weights for a few thousand features fit the second-level cache
+
+
+def fit_node(
+    features: Csr, points: Int64s, targets: Floats, costs: Floats, how: Regression, recipe: Recipe, seed: int
+) -> Block:
+    """All edges of a node. targets [points, edges], costs [points]."""
+    local, kept = gather(features, points)
+    columns = []
+    for at in range(0, targets.shape[1], _COLUMNS):
+        z = np.ascontiguousarray(targets[:, at : at + _COLUMNS])
+        columns.append(_fit_columns(local, z, costs, how, recipe, seed + at))
+    return pack(kept, columns)
+
+
+def _fit_columns(local: Csr, z: Floats, costs: Floats, how: Regression, recipe: Recipe, seed: int) -> Floats:
+    weights = np.zeros((local.n_cols + 1, z.shape[1]), np.float32)
+    loss = LOGISTIC if how.loss == "logistic" else RIDGE
+    duals = z.copy() if loss == LOGISTIC else np.zeros_like(z)
+    rows = (local.indptr, local.indices, local.values)
+    descend(*rows, costs, z, loss, how.passes, False, seed, weights, duals)
+    thresholds = np.empty(z.shape[1], np.float32)
+    prune = clip_thresholds if recipe.prune == "clip" else energy_thresholds
+    prune(weights, recipe.amount, thresholds)
+    drop(weights, thresholds)
+    if how.refit:
+        descend(*rows, costs, z, loss, how.refit, True, seed + 1, weights, duals)
+    return weights
+
+
+def gather(features: Csr, points: Int64s) -> tuple[Csr, Int32s]:
+    """The rows of some points with features renumbered 0 … n−1, and the features' own ids, ascending."""
+    if len(points) == features.n_rows:
+        return features, np.arange(features.n_cols, dtype=np.int32)
+    lengths = features.indptr[points + 1] - features.indptr[points]
+    indptr = np.zeros(len(points) + 1, np.int64)
+    np.cumsum(lengths, out=indptr[1:])
+    indices, values = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32)
+    number = np.zeros(features.n_cols, np.int32)
+    n = _gather(*features[:3], points, number, indptr, indices, values)
+    kept = np.flatnonzero(number).astype(np.int32)
+    return Csr(indptr, indices, values, n), kept
+
+
+@kernel()
+def _gather(
+    indptr: Int64s,
+    indices: Int32s,
+    values: Floats,
+    points: Int64s,
+    number: Int32s,
+    out_indptr: Int64s,
+    out_indices: Int32s,
+    out_values: Floats,
+) -> int:
+    for point in points:
+        for j in range(indptr[point], indptr[point + 1]):
+            number[indices[j]] = 1
+    n = 0
+    for f in range(number.size):
+        if number[f]:
+            n += 1
+            number[f] = n  # one more than its number: 0 says absent
+    for k in range(points.size):
+        at = out_indptr[k]
+        for j in range(indptr[points[k]], indptr[points[k] + 1]):
+            out_indices[at] = number[indices[j]] - 1
+            out_values[at] = values[j]
+            at += 1
+    return n

@@ -1,0 +1,167 @@
+"""Units of work: pure functions of files, so that any worker may run them, twice if need be.
+
+    top       one per tree: grows it, fits the nodes above the cut, routes the training points
+    subtrees  some neighbouring subtrees below the cut: fits all their nodes
+
+The paper's binary trees are cut at a depth. With routed leaves every inner node belongs to the top, since a leaf's hard
+negatives are known only when all paths to it are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from core.kernels.beam import route_rows
+from core.sparse import Int64s
+from training.fragments import Fitted, Fragment, join, load_arrays, save_arrays, upper_tree
+from training.inputs import Inputs
+from training.nodes import fit_node
+from training.params import Params
+from training.partition import Shape, collapse, grow
+from training.targets import Scratch, edge_mass, node_mass
+
+T = TypeVar("T")
+
+_CUT_DEPTH = 4
+_UNITS_PER_TREE = 16
+_UNIT_LABELS = 4096
+
+OnNode = Callable[[int], None]  # told the depth of each node that is done
+
+
+class Routed(NamedTuple):
+    """Training points that a tree sends to node n: points[ptr[n]:ptr[n+1]], ascending."""
+
+    ptr: Int64s
+    points: Int64s
+
+    def at(self, node: int) -> Int64s:
+        return self.points[self.ptr[node] : self.ptr[node + 1]]
+
+
+class Top(NamedTuple):
+    """A grown tree, its upper nodes fitted, its training points routed."""
+
+    shape: Shape
+    fragment: Fragment
+    routed: Routed
+
+
+def subtree_roots(shape: Shape, params: Params) -> Int64s:
+    """The nodes at the cut: at a depth, or all leaves where leaves are routed to."""
+    leaf = shape.child < 0
+    if params.recipe.routed:
+        return np.flatnonzero(leaf)
+    return np.flatnonzero((shape.depth == _CUT_DEPTH) | (leaf & (shape.depth < _CUT_DEPTH)))
+
+
+def subtree_groups(shape: Shape, params: Params) -> list[Int64s]:
+    """Runs of neighbouring subtrees, each a unit; the same whatever the number of workers."""
+    roots = subtree_roots(shape, params)
+    per_unit = min(_UNIT_LABELS, -(-len(shape.labels) // _UNITS_PER_TREE))
+    labels_before = np.cumsum(shape.last[roots] - shape.first[roots]) - 1
+    return np.split(roots, np.flatnonzero(np.diff(labels_before // per_unit)) + 1)
+
+
+def fit_top(inputs: Inputs, params: Params, tree: int, on_node: OnNode) -> Top:
+    """Grow a tree and fit its nodes above the cut, level by level; each is trained on what those above send it."""
+    shape = collapse(grow(inputs.centroids, params.max_leaf, params.seed, tree), params.recipe.widest)
+    cut = subtree_roots(shape, params)
+    above = np.setdiff1d(np.flatnonzero(shape.depth <= shape.depth[cut].max()), cut)
+    above = above[shape.child[above] >= 0]
+    routed = Routed(np.zeros(shape.n_nodes + 1, np.int64), np.empty(0, np.int64))
+    scratch, done = Scratch(inputs.n_points), list[Fitted]()
+    for depth in np.unique(shape.depth[above]):
+        for node in above[shape.depth[above] == depth].tolist():
+            done.append(_fit(inputs, params, shape, tree, node, routed.at(node), scratch))
+            on_node(int(depth))
+        if params.recipe.routed:
+            routed = route(inputs, params, shape, join(done))
+    return Top(shape, join(done), routed)
+
+
+def fit_subtrees(inputs: Inputs, params: Params, tree: int, top: Top, roots: Int64s, on_node: OnNode) -> Fragment:
+    """Fit every node of some subtrees."""
+    scratch, done, nodes = Scratch(inputs.n_points), list[Fitted](), roots.tolist()
+    for node in nodes:
+        done.append(_fit(inputs, params, top.shape, tree, node, top.routed.at(node), scratch))
+        on_node(int(top.shape.depth[node]))
+        child = int(top.shape.child[node])
+        nodes += range(child, child + int(top.shape.n_children[node])) if child >= 0 else []
+    return join(done)
+
+
+def _fit(
+    inputs: Inputs, params: Params, shape: Shape, tree: int, node: int, routed: Int64s, scratch: Scratch
+) -> Fitted:
+    """The regressions of one node: its points, their targets and costs (training/targets.py), solved and packed."""
+    recipe, labels = params.recipe, shape.labels
+    leaf = shape.child[node] < 0
+    mine = labels[shape.first[node] : shape.last[node]]
+    if node == 0:  # at the root m := 1, for points without labels too
+        points, mass = np.arange(inputs.n_points), np.ones(inputs.n_points, np.float32)
+    else:
+        points, mass = node_mass(inputs.by_label, mine, scratch)
+    frac = len(points) / inputs.n_points
+    if len(routed) and node != 0:
+        points = np.union1d(points, routed)
+    bounds = _edge_bounds(shape, node)
+    targets = edge_mass(inputs.by_label, labels, bounds, points, scratch)
+    how = recipe.leaf if leaf else recipe.route
+    if recipe.target == "conditional":
+        targets /= mass[:, None]
+        costs = mass * np.float32(how.cost * inputs.n_points / mass.sum(dtype=np.float64)) if len(mass) else mass
+    else:
+        costs = np.full(len(points), how.cost, np.float32)
+    state = np.random.SeedSequence([params.seed, tree, int(shape.key[node])]).generate_state(1, np.uint64)
+    block = fit_node(inputs.features, points, targets, costs, how, recipe, int(state[0] >> np.uint64(2)))
+    return Fitted(node, block, frac)
+
+
+def _edge_bounds(shape: Shape, node: int) -> Int64s:
+    """Edge e of a node leads to the labels at bounds[e]:bounds[e+1] of the tree's order."""
+    child = shape.child[node]
+    if child < 0:
+        return np.arange(shape.first[node], shape.last[node] + 1)
+    return np.append(shape.first[child : child + shape.n_children[node]], shape.last[node])
+
+
+def route(inputs: Inputs, params: Params, shape: Shape, upper: Fragment) -> Routed:
+    """Send every training point down the fitted levels, as a search would: to the best leaves, or with the whole beam
+    to the inner nodes of the next level."""
+    tree = upper_tree(shape, upper)
+    recipe, n = params.recipe, inputs.n_points
+    beam = max(recipe.beam, recipe.routed)
+    nodes = np.full((n, beam), -1, np.int32)
+    rows = inputs.features
+    route_rows(tree, recipe.target == "conditional", beam, rows.indptr, rows.indices, rows.values, nodes)
+    rank = np.arange(beam)[None, :]
+    wanted = (nodes >= 0) & ((shape.child[nodes] >= 0) | (rank < recipe.routed))
+    point, _ = np.nonzero(wanted)
+    chosen = nodes[wanted]
+    order = np.argsort(chosen, kind="stable")
+    ptr = np.zeros(shape.n_nodes + 1, np.int64)
+    np.cumsum(np.bincount(chosen, minlength=shape.n_nodes), out=ptr[1:])
+    return Routed(ptr, point[order])
+
+
+def save_top(path: Path, top: Top) -> None:
+    arrays: dict[str, npt.NDArray[np.generic]] = {}
+    for part, values in top._asdict().items():
+        arrays |= {f"{part}.{name}": value for name, value in values._asdict().items()}
+    save_arrays(path, arrays)
+
+
+def load_top(path: Path) -> Top:
+    arrays = load_arrays(path)
+
+    def part(kind: type[T], name: str) -> T:
+        prefix = f"{name}."
+        return kind(**{key.removeprefix(prefix): value for key, value in arrays.items() if key.startswith(prefix)})
+
+    return Top(part(Shape, "shape"), part(Fragment, "fragment"), part(Routed, "routed"))
