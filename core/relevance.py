@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from core.errors import DataError
 from core.sparse import Csr
 
 
@@ -49,8 +48,6 @@ def propensity_weighting(label_points: npt.NDArray[np.int32], n_points: int, a: 
 
 
 def graded_weighting(relevance: Csr) -> Weighting:
-    if not relevance.nnz:
-        raise DataError("no point has a relevant label: there is nothing to learn from")
     return Weighting(float(relevance.values.max()), False, None)
 
 

@@ -24,7 +24,7 @@ from core.sparse import Int64s
 from training.dataset import Dataset
 from training.executors import Task, run_on_threads
 from training.fragments import Fragment, Tree, load_arrays, save_arrays, write_shards
-from training.inputs import Inputs, open_inputs, prepare
+from training.inputs import Inputs, check_trainable, open_inputs, prepare
 from training.params import Params
 from training.partition import label_centroids
 from training.units import fit_subtrees, fit_top, load_top, save_top, subtree_groups
@@ -41,6 +41,7 @@ def fit(
         raise UsageError(f"{out} exists; remove it or choose another name")
     if threads < 1:
         raise UsageError(f"threads must be at least 1, got {threads}")
+    check_trainable(data)
     work = out.with_name(f"{out.name}.work")
     fingerprint = data.fingerprint()
     job = {"xreg": __version__, "params": params.as_json(), "data": fingerprint}

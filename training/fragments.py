@@ -136,7 +136,7 @@ def write_shards(directory: Path, trees: Sequence[Tree], n_features: int) -> Non
             at = first + f.nodes
             frac[at], edges[at], rows[at] = f.node_frac, np.diff(f.edge_ptr), np.diff(f.row_ptr)
             entries[at] = np.diff(f.entry_ptr)
-            most_edges = max(most_edges, int(edges[at].max()))
+            most_edges = max(most_edges, int(edges[at].max(initial=0)))
             most_entries = max(most_entries, int(f.row_start.max(initial=0)))
     pointers = {"tree": _pointers(n_nodes), "edge": _pointers(edges.tolist())}
     pointers |= {"row": _pointers(rows.tolist()), "entry": _pointers(entries.tolist())}

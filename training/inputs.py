@@ -56,13 +56,17 @@ def feature_weights(features: Csr, power: float) -> npt.NDArray[np.float32]:
     return np.asarray((np.log((1 + features.n_rows) / (1 + frequency)) + 1) ** power, np.float32)
 
 
-def prepare(data: Dataset, params: Params, directory: Path) -> None:
-    """Write the inputs of training, or nothing."""
+def check_trainable(data: Dataset) -> None:
+    """Refuse a data set that nothing can be learned from."""
     for what, count in (("points", data.n_points), ("features", data.n_features), ("labels", data.n_labels)):
         if count == 0:
             raise DataError(f"the data set has no {what}")
     if not data.relevance.nnz:
         raise DataError("no point has a relevant label: there is nothing to learn from")
+
+
+def prepare(data: Dataset, params: Params, directory: Path) -> None:
+    """Write the inputs of training, or nothing."""
     weighting = weighting_of(params, data)
     by_label = transpose(weighting.apply(data.relevance))
     weight = feature_weights(data.features, params.recipe.idf_power)

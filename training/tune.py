@@ -21,7 +21,7 @@ from training.evaluate import THRESHOLD, scores_for_evaluation, weighting_for
 from training.executors import run_on_threads
 from training.fit import write_model
 from training.fragments import Fragment
-from training.inputs import Inputs, open_inputs, prepare
+from training.inputs import Inputs, check_trainable, open_inputs, prepare
 from training.params import Choice, Loss, Params
 from training.units import Top, fit_subtrees, fit_top, route, subtree_groups
 
@@ -67,6 +67,7 @@ OnTrial = Callable[[Trial], None]
 def tune(data: Dataset, params: Params, threads: int, on_trial: OnTrial) -> Choice:
     """The best choice for a data set; `on_trial` is told every one that was tried."""
     kept, held = hold_out(data, min(_HELD_OUT, _MOST_HELD / max(data.n_points, 1)), params.seed)
+    check_trainable(kept)
     params = replace(params, trees=1)
     with tempfile.TemporaryDirectory(prefix="xreg-tune-") as directory:
         study = _Study(kept, held, params, threads, Path(directory), on_trial)

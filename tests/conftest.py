@@ -1,0 +1,68 @@
+"""Shared fixtures: a real sample, a made-up world, models trained once per session."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from training.dataset import Dataset, read_dataset
+from training.fit import fit
+from training.params import PAPER, ROUTED, Params
+from training.synth import make_points, make_world
+
+SAMPLE = Path(__file__).parent / "sample"
+# Kernels compile inside the first example, and the machine may be busy: no deadline.
+settings.register_profile("xreg", deadline=None, print_blob=True)
+settings.load_profile("xreg")
+
+
+@pytest.fixture(scope="session")
+def sample() -> tuple[Dataset, Dataset]:
+    """A few hundred real packages: train and test part."""
+    return read_dataset(SAMPLE, "train"), read_dataset(SAMPLE, "test")
+
+
+@pytest.fixture(scope="session")
+def shop() -> tuple[Dataset, Dataset]:
+    """Made-up data with 300 labels: train and test part."""
+    world = make_world(300, 500, seed=1)
+    return make_points(world, 900, 20, seed=1), make_points(world, 200, 20, seed=2)
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Callable[[str], Path]:
+    """The directory of a large real data set; skips where XREG_DATA does not lead to it."""
+
+    def find(name: str) -> Path:
+        root = os.environ.get("XREG_DATA")
+        if root is None:
+            pytest.skip(f"XREG_DATA is not set: the real data set {name} is not here")
+        if not (Path(root) / name).is_dir():
+            pytest.skip(f"XREG_DATA={root} has no {name}")
+        return Path(root) / name
+
+    return find
+
+
+PARAMS = {
+    "paper": Params(PAPER, trees=2, max_leaf=20, tail=True),
+    "routed": Params(ROUTED, trees=2, max_leaf=20, tail=True),
+    "two levels": Params(replace(ROUTED, widest=8, beam=6, routed=4), trees=2, max_leaf=5),
+    "logistic leaves": Params(replace(ROUTED, leaf=replace(ROUTED.leaf, loss="logistic"), blend=0.5), max_leaf=30),
+    "one leaf": Params(PAPER, trees=1, max_leaf=1000),
+}
+
+
+@pytest.fixture(scope="session", params=PARAMS)
+def model(
+    request: pytest.FixtureRequest, sample: tuple[Dataset, Dataset], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A model directory for each kind of recipe, trained on the real sample."""
+    path: Path = tmp_path_factory.mktemp("model") / "m"
+    fit(sample[0], PARAMS[request.param], path, threads=2)
+    return path

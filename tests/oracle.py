@@ -1,0 +1,143 @@
+"""Plain references, written from the mathematics and sharing no code with what they check. Slow on purpose."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Dense = npt.NDArray[np.float64]
+Row = dict[int, float]
+
+
+def sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
+
+
+# ---------------------------------------------------------------- search
+
+
+def edge_margins(arrays: dict[str, Any], node: int, x: Row) -> list[float]:
+    """bias + Σ w·x for every edge of a node, entry by entry."""
+    a = arrays
+    first, last = int(a["edge_ptr"][node]), int(a["edge_ptr"][node + 1])
+    sums = [0.0] * (last - first)
+    rows = range(int(a["row_ptr"][node]), int(a["row_ptr"][node + 1]))
+    for row in rows:
+        base = int(a["entry_ptr"][node])
+        start = base + int(a["row_start"][row])
+        stop = base + int(a["row_start"][row + 1]) if row + 1 in rows else int(a["entry_ptr"][node + 1])
+        for entry in range(start, stop):
+            sums[int(a["entry_edge"][entry])] += int(a["entry_weight"][entry]) * x.get(int(a["row_feature"][row]), 0.0)
+    return [float(a["edge_bias"][first + e]) + float(a["edge_step"][first + e]) * s for e, s in enumerate(sums)]
+
+
+def search(
+    arrays: dict[str, Any], recipe: dict[str, Any], x: Row, beam: int, k: int, label_points: npt.NDArray[Any]
+) -> list[tuple[int, float]]:
+    """The k best labels of one transformed unit point, best first, by the definition of pointwise inference."""
+    conditional = recipe["target"] == "conditional"
+    n_trees = len(arrays["tree_ptr"]) - 1
+    total: dict[int, float] = {}
+    for tree in range(n_trees):
+        level = [(1.0, int(arrays["tree_ptr"][tree]))]
+        while any(not arrays["node_leaf"][node] for _, node in level):
+            below: list[tuple[float, int]] = []
+            for score, node in level:
+                if arrays["node_leaf"][node]:
+                    below.append((score, node))
+                    continue
+                for e, margin in enumerate(edge_margins(arrays, node, x)):
+                    child = int(arrays["edge_target"][int(arrays["edge_ptr"][node]) + e])
+                    below.append((sigmoid(margin) * (score if conditional else 1.0), child))
+            level = sorted(below, key=lambda pair: (-pair[0], pair[1]))[:beam]
+        best_leaf = max(score for score, _ in level)
+        labels: list[tuple[float, int]] = []
+        for score, node in level:
+            for e, margin in enumerate(edge_margins(arrays, node, x)):
+                label = int(arrays["edge_target"][int(arrays["edge_ptr"][node]) + e])
+                own = min(max(margin, 0.0), 1.0) if recipe["leaf"]["loss"] == "ridge" else sigmoid(margin)
+                value = own * (score if conditional else (score / best_leaf) ** recipe["blend"])
+                if value > 0 and label_points[label] > 0:
+                    labels.append((value, label))
+        for value, label in sorted(labels, key=lambda pair: (-pair[0], pair[1]))[:100]:
+            total[label] = total.get(label, 0.0) + value / n_trees
+    return sorted(total.items(), key=lambda pair: (-pair[1], pair[0]))[:k]
+
+
+# ---------------------------------------------------------------- metrics
+
+
+def best_ids(values: Dense, k: int) -> list[int]:
+    """S(v, k) among the entries that are not 0."""
+    order = sorted(np.flatnonzero(values), key=lambda i: (-values[i], i))
+    return [int(i) for i in order[:k]]
+
+
+def metrics(y: Dense, s: Dense, k: int) -> dict[str, float]:
+    """All figures at k of dense truth and scores, as DESIGN defines them, one point at a time."""
+    n = len(y)
+    gain = ideal = discounted = ideal_discounted = hits = inversions = xmad = xrmse = regret = 0.0
+    for truth, score in zip(y, s, strict=True):
+        answer, best = best_ids(score, k), best_ids(truth, k)
+        gain += sum(truth[i] for i in answer)
+        ideal += sum(truth[i] for i in best)
+        discounted += sum(truth[i] / math.log2(r + 2) for r, i in enumerate(answer))
+        ideal_discounted += sum(truth[i] / math.log2(r + 2) for r, i in enumerate(best))
+        hits += sum(truth[i] > 0 for i in answer)
+        inversions += sum(
+            truth[j] < truth[t] - 1e-6 and score[j] > score[t] + 1e-6 for j in answer for t in np.flatnonzero(truth)
+        )
+        errors = sorted(np.abs(score - truth), reverse=True)[:k]
+        xmad += sum(errors) / k
+        xrmse += math.sqrt(sum(e * e for e in errors) / k)
+        regret += (sum(truth[i] for i in best) - sum(truth[i] for i in answer)) / k
+    return {
+        f"WP@{k}": 100 * gain / ideal,
+        f"nDCG@{k}": 100 * discounted / ideal_discounted,
+        f"P@{k}": 100 * hits / (n * k),
+        f"Tau@{k}": 100 * (1 - inversions / (k * np.count_nonzero(y))),
+        f"XMAD@{k}": xmad / n,
+        f"XRMSE@{k}": xrmse / n,
+        f"regret@{k}": regret / n,
+        "MAD": float(np.abs(s - y).sum() / n),
+    }
+
+
+def auprc(y: Dense, s: Dense) -> float:
+    """One threshold at a time, over every score that occurs."""
+    area, recall_before = 0.0, 0.0
+    for threshold in sorted(set(s[s > 0].tolist()), reverse=True):
+        kept = s >= threshold
+        precision, recall = float(y[kept].mean()), float((y[kept] > 0).sum() / (y > 0).sum())
+        area += precision * (recall - recall_before)
+        recall_before = recall
+    return area
+
+
+# ---------------------------------------------------------------- training
+
+
+def objective(loss: str, x: Dense, z: Dense, c: Dense, w: Dense) -> float:
+    """½‖w‖² + Σ c·loss for one edge; the last column of x is the constant 1."""
+    m = x @ w
+    if loss == "ridge":
+        return float(0.5 * w @ w + 0.5 * c @ (z - m) ** 2)
+    return float(0.5 * w @ w + c @ (z * np.logaddexp(0, -m) + (1 - z) * np.logaddexp(0, m)))
+
+
+def gradient(loss: str, x: Dense, z: Dense, c: Dense, w: Dense) -> Dense:
+    m = x @ w
+    residual = m - z if loss == "ridge" else 1 / (1 + np.exp(-m)) - z
+    return np.asarray(w + x.T @ (c * residual))
+
+
+def node_targets(y: Dense, labels: list[list[int]], root: bool) -> tuple[list[int], Dense, Dense]:
+    """Points, conditional targets and weights of a node whose edges lead to these groups of labels."""
+    everything = [label for group in labels for label in group]
+    m_node = np.ones(len(y)) if root else y[:, everything].max(axis=1)
+    points = [i for i in range(len(y)) if m_node[i] > 0]
+    z = np.array([[y[i, group].max() / m_node[i] for group in labels] for i in points])
+    return points, z.reshape(len(points), len(labels)), m_node[points]
