@@ -50,7 +50,7 @@ def test_pairs(tmp_path: Path, first: str, second: str) -> None:
 
 def test_npz(tmp_path: Path) -> None:
     for name, rows in zip("XY", EXPECTED, strict=True):
-        sparse.save_npz(tmp_path / f"tst_{name}.npz", sparse.csr_matrix(rows))
+        sparse.save_npz(tmp_path / f"tst_{name}.npz", sparse.csr_matrix(np.array(rows)))
     assert dense(read_dataset(tmp_path, "test")) == EXPECTED
     assert dense(read_dataset(tmp_path / "tst_X.npz", "train")) == EXPECTED
 
@@ -68,7 +68,7 @@ def test_a_directory_means_its_part(tmp_path: Path) -> None:
     write(tmp_path / "test.txt.gz", "1 5 4\n0 0:1\n")
     assert read_dataset(tmp_path, "train").n_points == 3
     assert read_dataset(tmp_path, "test").n_points == 1
-    with pytest.raises(DataError, match="no train part; looked for trn_X_Xf.txt"):
+    with pytest.raises(DataError, match=r"no train part; looked for trn_X_Xf.txt"):
         read_dataset(tmp_path.parent, "train")
     write(tmp_path / "trn_X_Xf.txt", X)
     with pytest.raises(DataError, match="more than one train part"):

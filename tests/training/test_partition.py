@@ -56,7 +56,8 @@ def test_trees_hold_every_label_once_in_balanced_halves(y: Csr, max_leaf: int, s
         left, right = shape.child[n], shape.child[n] + 1
         assert abs((shape.last[left] - shape.first[left]) - (shape.last[right] - shape.first[right])) <= 1
     again = grow(centroids, max_leaf, seed, 0)
-    assert all(np.array_equal(a, b) for a, b in zip(shape, again, strict=True))
+    for name, array in shape._asdict().items():
+        assert np.array_equal(array, getattr(again, name))
 
 
 def test_halves_are_a_fixed_point_of_2_means(shop: tuple[Dataset, Dataset]) -> None:

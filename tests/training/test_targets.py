@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +18,7 @@ from training.targets import Scratch, edge_mass, node_mass
 def test_node_and_edge_mass_equal_the_definition(y: Csr, cuts: list[int], random: object) -> None:
     labels = np.random.default_rng(sum(cuts)).permutation(12).astype(np.int32)
     bounds = np.array([0, *sorted(cuts), 12], np.int64)
-    groups = [labels[a:b].tolist() for a, b in zip(bounds, bounds[1:], strict=False)]
+    groups = [labels[a:b].tolist() for a, b in itertools.pairwise(bounds)]
     dense = to_scipy(y).toarray().astype(float)
     scratch = Scratch(15)
     points, mass = node_mass(transpose(y), labels, scratch)
