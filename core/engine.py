@@ -55,6 +55,8 @@ class Engine:
         answers = self._search(points, wide, beam, threads)
         if alpha < 1.0 and self.model.tail is not None:
             answers = _keep_best(_rerank(answers, points, self.model.tail, alpha), k)
+        if self.model.calibration is not None:
+            answers = answers._replace(values=self.model.calibration.apply(answers.values))
         return answers
 
     def _search(self, points: Csr, k: int, beam: int, threads: int) -> Csr:

@@ -149,7 +149,7 @@ def auprc(truth: Csr, scores: Csr) -> float:
     threshold for all points; pairs of equal score enter together."""
     if not scores.nnz or not truth.nnz:
         return 0.0
-    relevance = _relevance_of(truth, scores)
+    relevance = relevance_of(truth, scores)
     order = np.argsort(-scores.values, kind="stable")
     falling = scores.values[order]
     last = np.flatnonzero(np.append(falling[1:] != falling[:-1], True))
@@ -158,7 +158,7 @@ def auprc(truth: Csr, scores: Csr) -> float:
     return float(np.sum(precision * np.diff(recall, prepend=0.0)))
 
 
-def _relevance_of(truth: Csr, scores: Csr) -> Doubles:
+def relevance_of(truth: Csr, scores: Csr) -> Doubles:
     """The truth of every returned pair."""
     row = np.repeat(np.arange(truth.n_rows, dtype=np.int64), np.diff(truth.indptr))
     known = row * truth.n_cols + truth.indices

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from core.calibration import Calibration
 from core.errors import ModelError
 from core.format import map_arrays, read_manifest
 from core.sparse import Csr
@@ -80,6 +81,7 @@ class Model(NamedTuple):
     label_points: npt.NDArray[np.int32]
     feature_weight: npt.NDArray[np.float32]
     tail: Csr | None
+    calibration: Calibration | None
 
     @property
     def n_features(self) -> int:
@@ -107,6 +109,7 @@ _DTYPES: dict[str, tuple[str, ...]] = {
     "label_points": ("<i4",),
     "feature_weight": ("<f4",),
 }
+_CALIBRATION = {"calibration_score": ("<f4",), "calibration_relevance": ("<f4",)}
 _TAIL = {"tail_ptr": ("<i8",), "tail_feature": ("<i4",), "tail_value": ("<f4",)}
 
 
@@ -119,6 +122,8 @@ def open_model(path: Path, verify: bool = True) -> Model:
     try:
         recipe, sizes = manifest["params"]["recipe"], manifest["sizes"]
         expected = dict(_DTYPES)
+        if recipe["calibration"] == "isotonic":
+            expected |= _CALIBRATION
         if manifest["params"]["tail"]:
             expected |= _TAIL
         scoring = Scoring(recipe["target"] == "conditional", recipe["leaf"]["loss"] == "ridge", float(recipe["blend"]))
@@ -134,12 +139,13 @@ def open_model(path: Path, verify: bool = True) -> Model:
         if arrays[name].dtype.str not in dtypes or arrays[name].ndim != 1:
             raise ModelError(f"{path}: {name} must be one-dimensional {' or '.join(dtypes)}")
     ensemble = Ensemble(**{name: arrays[name] for name in Ensemble._fields})
-    tail = (
-        Csr(arrays["tail_ptr"], arrays["tail_feature"], arrays["tail_value"], n_features)
-        if _TAIL.keys() <= arrays.keys()
-        else None
-    )
-    model = Model(manifest, ensemble, scoring, arrays["label_points"], arrays["feature_weight"], tail)
+    tail, calibration = None, None
+    if "tail_ptr" in arrays:
+        tail = Csr(arrays["tail_ptr"], arrays["tail_feature"], arrays["tail_value"], n_features)
+    if "calibration_score" in arrays:
+        calibration = Calibration(arrays["calibration_score"], arrays["calibration_relevance"])
+    points, weight = arrays["label_points"], arrays["feature_weight"]
+    model = Model(manifest, ensemble, scoring, points, weight, tail, calibration)
     cause = _wrong_shapes(model, n_features, n_labels, n_trees)
     if cause is None and verify:
         cause = _wrong_structure(model, n_features, n_labels)
@@ -169,6 +175,8 @@ def _wrong_shapes(model: Model, n_features: int, n_labels: int, n_trees: int) ->
     if model.tail is not None:
         lengths["tail_ptr"] = (len(model.tail.indptr), n_labels + 1)
         lengths["tail_value"] = (len(model.tail.values), model.tail.nnz)
+    if model.calibration is not None:
+        lengths["calibration_relevance"] = (len(model.calibration.relevances), len(model.calibration.scores))
     for name, (length, wanted) in lengths.items():
         if length != wanted:
             return f"{name} has {length} entries, {wanted} were expected"
@@ -244,6 +252,13 @@ def _wrong_numbers(model: Model, n_features: int) -> str | None:
             return f"tail_ptr must rise from 0 to {model.tail.nnz}"
         if model.tail.nnz and (model.tail.indices.min() < 0 or model.tail.indices.max() >= n_features):
             return f"tail_feature: a feature is not in 0 … {n_features - 1}"
+    if model.calibration is not None:
+        numbers |= {
+            "calibration_score": model.calibration.scores,
+            "calibration_relevance": model.calibration.relevances,
+        }
+        if any((np.diff(array) <= 0).any() for array in model.calibration):
+            return "the knots of the calibration must rise"
     for name, array in numbers.items():
         if not np.isfinite(array).all():
             return f"{name} has a value that is not finite"

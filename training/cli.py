@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from rich.box import SIMPLE
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -94,6 +96,12 @@ def _train_options(command: F) -> F:
                 help="Use relevances as they are, or 1 for every positive.",
             ),
             click.option(
+                "--calibrate/--no-calibrate",
+                default=_DEFAULT.recipe.calibration == "isotonic",
+                show_default=True,
+                help="Map scores to relevances seen on a held-out tenth; trains twice.",
+            ),
+            click.option(
                 "--tail/--no-tail",
                 default=_DEFAULT.tail,
                 show_default=True,
@@ -108,7 +116,7 @@ def _train_options(command: F) -> F:
 
 def _params(
     recipe: str, trees: int, max_leaf: int, cost: float | None, clip: float | None, energy: float | None,
-    seed: int, propensity: tuple[float, float] | None, relevance: Any, tail: bool,
+    seed: int, propensity: tuple[float, float] | None, relevance: Any, calibrate: bool, tail: bool,
 ) -> Params:  # fmt: skip
     value = RECIPES[recipe]
     if clip is not None and energy is not None:
@@ -121,6 +129,7 @@ def _params(
         value = replace(value, prune="clip", amount=clip)
     if energy is not None:
         value = replace(value, prune="energy", amount=energy)
+    value = replace(value, calibration="isotonic" if calibrate else "none")
     return Params(value, trees, max_leaf, seed, propensity, relevance, tail)
 
 
@@ -132,10 +141,10 @@ def _reported(command: F) -> F:
         try:
             return command(*args, **kwargs)
         except XregError as error:
-            _err.print(f"[bold red]error:[/] {error}", soft_wrap=True, markup=True)
+            _err.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
             sys.exit(error.exit_code)
         except OSError as error:
-            _err.print(f"[bold red]error:[/] {error}", soft_wrap=True)
+            _err.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
             sys.exit(1)
 
     return run  # type: ignore[return-value]
@@ -241,18 +250,11 @@ def _show_trials(trials: list[Any]) -> None:
         if key not in best or trial.merit > best[key].merit:
             best[key] = trial
     columns = ("WP@1", "WP@3", "WP@5", "Tau@5", "XMAD@5")
-    table = Table("leaf", "cost", "routed", "blend", "alpha", *columns, "merit", title="held-out part, one tree")
+    table = Table("leaf", "routed", "blend", "alpha", *columns, "merit", title="held-out part, one tree", box=SIMPLE)
     for trial in sorted(best.values(), key=lambda t: -t.merit):
         c, figures = trial.choice, [_number(trial.figures[name]) for name in columns]
-        table.add_row(
-            c.leaf_loss,
-            f"{c.leaf_cost:g}",
-            str(c.routed),
-            f"{c.blend:g}",
-            f"{c.alpha:g}",
-            *figures,
-            f"{trial.merit:.2f}",
-        )
+        leaf = f"{c.leaf_loss} {c.leaf_cost:g}"
+        table.add_row(leaf, str(c.routed), f"{c.blend:g}", f"{c.alpha:g}", *figures, f"{trial.merit:.2f}")
     _err.print(table)
 
 

@@ -10,6 +10,7 @@ import json
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,17 +18,23 @@ from typing import Any
 import numpy as np
 
 from core import __version__
+from core.calibration import Calibration, fit_isotonic
+from core.engine import Engine
 from core.errors import ResumeError, UsageError
 from core.format import create_array, write_manifest, written_aside
+from core.metrics import relevance_of
 from core.model import FORMAT, VERSION, open_model
 from core.sparse import Int64s
-from training.dataset import Dataset
+from training.dataset import Dataset, hold_out
+from training.evaluate import scores_for_evaluation, weighting_for
 from training.executors import Task, run_on_threads
 from training.fragments import Fragment, Tree, load_arrays, save_arrays, write_shards
 from training.inputs import Inputs, check_trainable, open_inputs, prepare
 from training.params import Params
-from training.partition import label_centroids
+from training.partition import collapse, label_centroids, skeleton
 from training.units import fit_subtrees, fit_top, load_top, save_top, subtree_groups
+
+_HELD_OUT = 0.1  # share of the points that calibration is fitted on
 
 OnProgress = Callable[[int, int, int], None]  # nodes done, nodes in all, depth of the last one
 
@@ -50,6 +57,8 @@ def fit(
         prepare(data, params, work / "inputs")
     inputs = open_inputs(work / "inputs")
     _Units(inputs, params, work, on_progress).run(threads)
+    if params.recipe.calibration == "isotonic":
+        _calibrate(data, params, work, threads, on_progress)
     _assemble(inputs, params, work, out, fingerprint)
     shutil.rmtree(work)
 
@@ -68,6 +77,22 @@ def _claim(work: Path, job: str, resume: bool) -> None:
         aside.replace(path)
 
 
+def _calibrate(data: Dataset, params: Params, work: Path, threads: int, on_progress: OnProgress | None) -> None:
+    """Train on nine tenths, answer the last, fit the map from score to relevance; a unit like any other."""
+    if (work / "calibration.npz").exists():
+        return
+    kept, held = hold_out(data, _HELD_OUT, params.seed)
+    model = work / "calibration"
+    if not model.exists():
+        plain = replace(params, recipe=replace(params.recipe, calibration="none"))
+        fit(kept, plain, model, threads, resume=True, on_progress=on_progress)
+    engine = Engine.open(model, verify=False)
+    scores = scores_for_evaluation(engine, held, None, None, threads)
+    truth = weighting_for(engine.model, None).apply(held.relevance)
+    fitted = fit_isotonic(scores.values, relevance_of(truth, scores))
+    save_arrays(work / "calibration.npz", fitted._asdict())
+
+
 class _Units:
     """The units of one run: which there are, where their results lie, how far they are."""
 
@@ -75,7 +100,8 @@ class _Units:
         self.inputs, self.params, self.work = inputs, params, work
         self.on_progress = on_progress or (lambda done, total, depth: None)
         self.lock = threading.Lock()
-        self.done, self.total = 0, 0
+        shape = collapse(skeleton(inputs.by_label.n_rows, params.max_leaf), params.recipe.widest)
+        self.done, self.total = 0, params.trees * shape.n_nodes
 
     def run(self, threads: int) -> None:
         run_on_threads([partial(self.top, tree) for tree in range(self.params.trees)], threads)
@@ -86,8 +112,6 @@ class _Units:
             save_top(path, fit_top(self.inputs, self.params, tree, self._node_done))
         top = load_top(path)
         groups = subtree_groups(top.shape, self.params)
-        with self.lock:
-            self.total += top.shape.n_nodes
         return [partial(self.subtrees, tree, unit, roots) for unit, roots in enumerate(groups)]
 
     def subtrees(self, tree: int, unit: int, roots: Int64s) -> Iterable[Task]:
@@ -120,10 +144,20 @@ def _assemble(inputs: Inputs, params: Params, work: Path, out: Path, fingerprint
         n_units = len(subtree_groups(top.shape, params))
         parts = [Fragment(**load_arrays(unit_path(work, tree, unit))) for unit in range(n_units)]
         trees.append((top.shape, [top.fragment, *parts]))
-    write_model(out, inputs, params, trees, fingerprint)
+    calibration = None
+    if params.recipe.calibration == "isotonic":
+        calibration = Calibration(**load_arrays(work / "calibration.npz"))
+    write_model(out, inputs, params, trees, fingerprint, calibration)
 
 
-def write_model(out: Path, inputs: Inputs, params: Params, trees: Sequence[Tree], fingerprint: str) -> None:
+def write_model(
+    out: Path,
+    inputs: Inputs,
+    params: Params,
+    trees: Sequence[Tree],
+    fingerprint: str,
+    calibration: Calibration | None = None,
+) -> None:
     """Write a model directory aside; it gets its name only when it opens and verifies."""
     with written_aside(out) as aside:
         write_shards(aside, trees, inputs.features.n_cols)
@@ -131,6 +165,9 @@ def write_model(out: Path, inputs: Inputs, params: Params, trees: Sequence[Tree]
         _write(aside, "feature_weight", inputs.feature_weight)
         if params.tail:
             _write_tail(aside, inputs)
+        if calibration is not None:
+            _write(aside, "calibration_score", calibration.scores)
+            _write(aside, "calibration_relevance", calibration.relevances)
         write_manifest(aside, _manifest(inputs, params, fingerprint, aside))
         open_model(aside)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import numpy as np
 
 from core.jit import kernel
@@ -13,14 +16,21 @@ from training.solvers import LOGISTIC, RIDGE, descend
 _COLUMNS = 64  # edges solved together: their weights for a few thousand features fit the second-level cache
 
 
+class Problem(NamedTuple):
+    """The targets of a node's edges, computed for some of them at a time: all of a wide root's would be large."""
+
+    n_edges: int
+    targets: Callable[[int, int], Floats]  # first edge, last edge → z [points, edges]
+
+
 def fit_node(
-    features: Csr, points: Int64s, targets: Floats, costs: Floats, how: Regression, recipe: Recipe, seed: int
+    features: Csr, points: Int64s, problem: Problem, costs: Floats, how: Regression, recipe: Recipe, seed: int
 ) -> Block:
-    """All edges of a node. targets [points, edges], costs [points]."""
+    """All edges of a node, some columns at a time."""
     local, kept = gather(features, points)
     columns = []
-    for at in range(0, targets.shape[1], _COLUMNS):
-        z = targets[:, at : at + _COLUMNS]
+    for at in range(0, problem.n_edges, _COLUMNS):
+        z = problem.targets(at, min(at + _COLUMNS, problem.n_edges))
         weights = _fit_columns(local, _padded(z), costs, how, recipe, seed + at)
         columns.append(np.ascontiguousarray(weights[:, : z.shape[1]]))
     return pack(kept, columns)

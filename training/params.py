@@ -15,6 +15,7 @@ from core.errors import UsageError
 Loss = Literal["logistic", "ridge"]
 Target = Literal["conditional", "raw"]
 Prune = Literal["clip", "energy"]
+Map = Literal["none", "isotonic"]
 Relevance = Literal["graded", "binary"]
 
 
@@ -60,6 +61,7 @@ class Recipe:
     prune, amount      which weights are dropped (training/pruning.py)
     blend              exponent of the path's probability in a label's score, with raw targets
     beam               nodes kept per level in search
+    calibration        isotonic: scores are mapped to relevances seen on a held-out tenth (core/calibration.py)
     """
 
     name: str
@@ -75,12 +77,14 @@ class Recipe:
     amount: float
     blend: float
     beam: int
+    calibration: Map = "none"
 
     def __post_init__(self) -> None:
         _must(0 < self.value_power <= 4, "value_power must be above 0 and at most 4", self.value_power)
         _must(0 <= self.idf_power <= 4, "idf_power must be between 0 and 4", self.idf_power)
         _one_of("target", self.target, Target)
         _one_of("prune", self.prune, Prune)
+        _one_of("calibration", self.calibration, Map)
         _must(self.centroid_features >= 0, "centroid_features must be 0 or more", self.centroid_features)
         _must(2 <= self.widest <= 4096, "widest must be between 2 and 4096", self.widest)
         _must(self.routed >= 0, "routed must be 0 or more", self.routed)

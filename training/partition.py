@@ -99,29 +99,22 @@ def _centroids(
         out_indptr[label + 1] = n
 
 
-def grow(centroids: Csr, max_leaf: int, seed: int, tree: int) -> Shape:
-    """Halve the labels by balanced spherical 2-means until no node holds more than `max_leaf`."""
-    labels = np.arange(centroids.n_rows, dtype=np.int32)
-    first, last, child, depth, key = [0], [len(labels)], [-1], [0], [1]
-    sums = np.zeros((centroids.n_cols, 2), np.float64)
-    node = 0
-    while node < len(first):
-        size = last[node] - first[node]
+def skeleton(n_labels: int, max_leaf: int) -> Shape:
+    """The binary tree that balanced halving gives: its nodes depend on the number of labels alone."""
+    first, last, child, depth, key = [0], [n_labels], [-1], [0], [1]
+    for node, start in enumerate(first):  # which grows on the way
+        size = last[node] - start
         if size > max_leaf:
-            random = np.random.default_rng([seed, tree, key[node]])
-            one, two = np.sort(random.choice(size, 2, replace=False))
-            _halve(*centroids[:3], labels[first[node] : last[node]], one, two, sums)
-            middle = first[node] + size // 2
+            middle = start + size // 2
             child[node] = len(first)
-            first += [first[node], middle]
+            first += [start, middle]
             last += [middle, last[node]]
             child += [-1, -1]
             depth += [depth[node] + 1] * 2
             key += [2 * key[node], 2 * key[node] + 1]
-        node += 1
     children = np.array(child, np.int64)
     return Shape(
-        labels,
+        np.arange(n_labels, dtype=np.int32),
         np.array(first, np.int64),
         np.array(last, np.int64),
         children,
@@ -129,6 +122,18 @@ def grow(centroids: Csr, max_leaf: int, seed: int, tree: int) -> Shape:
         np.array(depth, np.int64),
         np.array(key, np.uint64),
     )
+
+
+def grow(centroids: Csr, max_leaf: int, seed: int, tree: int) -> Shape:
+    """Halve the labels by balanced spherical 2-means, from the root down; a node's randomness is its own."""
+    shape = skeleton(centroids.n_rows, max_leaf)
+    sums = np.zeros((centroids.n_cols, 2), np.float64)
+    for node in np.flatnonzero(shape.child >= 0):
+        labels = shape.labels[shape.first[node] : shape.last[node]]
+        random = np.random.default_rng([seed, tree, int(shape.key[node])])
+        one, two = np.sort(random.choice(len(labels), 2, replace=False))
+        _halve(*centroids[:3], labels, one, two, sums)
+    return shape
 
 
 @kernel()

@@ -101,6 +101,8 @@ class _Study:
         for loss, cost in _LEAVES:
             trial = self.blended(replace(best.choice, leaf_loss=loss, leaf_cost=cost))
             best = max(best, trial, key=_merit)
+        for cost in _COSTS:
+            best = max(best, self.blended(replace(best.choice, route_cost=cost)), key=_merit)
         for width in _WIDTHS:
             best = max(best, self.blended(replace(best.choice, routed=width)), key=_merit)
         return best

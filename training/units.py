@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from core.kernels.beam import route_rows
-from core.sparse import Int64s
+from core.sparse import Floats, Int64s
 from training.fragments import Fitted, Fragment, join, load_arrays, save_arrays, upper_tree
 from training.inputs import Inputs
-from training.nodes import fit_node
+from training.nodes import Problem, fit_node
 from training.params import Params
 from training.partition import Shape, collapse, grow
 from training.targets import Scratch, edge_mass, node_mass
@@ -111,15 +111,20 @@ def _fit(
     if len(routed) and node != 0:
         points = np.union1d(points, routed)
     bounds = _edge_bounds(shape, node)
-    targets = edge_mass(inputs.by_label, labels, bounds, points, scratch)
+
+    def targets(first: int, last: int) -> Floats:
+        z = edge_mass(inputs.by_label, labels, bounds[first : last + 1], points, scratch)
+        return z / mass[:, None] if recipe.target == "conditional" else z
+
     how = recipe.leaf if leaf else recipe.route
     if recipe.target == "conditional":
-        targets /= mass[:, None]
         costs = mass * np.float32(how.cost * inputs.n_points / mass.sum(dtype=np.float64)) if len(mass) else mass
     else:
         costs = np.full(len(points), how.cost, np.float32)
     state = np.random.SeedSequence([params.seed, tree, int(shape.key[node])]).generate_state(1, np.uint64)
-    block = fit_node(inputs.features, points, targets, costs, how, recipe, int(state[0] >> np.uint64(2)))
+    block = fit_node(
+        inputs.features, points, Problem(len(bounds) - 1, targets), costs, how, recipe, int(state[0] >> np.uint64(2))
+    )
     return Fitted(node, block, frac)
 
 

@@ -95,3 +95,20 @@ def test_impossible_requests_say_what_must_hold(model: Path, sample: Parts) -> N
     if engine.model.tail is None:
         with pytest.raises(UsageError, match="trained without --tail"):
             engine.predict(points, alpha=0.5)
+
+
+def test_calibrated_scores_keep_the_ranking_and_come_closer_to_the_truth(sample: Parts, tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    from training.evaluate import evaluate_model
+    from training.fit import fit
+    from training.params import ROUTED, Params
+
+    figures = {}
+    for kind in ("none", "isotonic"):
+        recipe = replace(ROUTED, calibration=kind)
+        fit(sample[0], Params(recipe, trees=1, max_leaf=50), tmp_path / kind, threads=2)
+        figures[kind] = evaluate_model(Engine.open(tmp_path / kind), sample[1])
+    assert figures["isotonic"]["WP@5"] == pytest.approx(figures["none"]["WP@5"])
+    assert figures["isotonic"]["XMAD@5"] != figures["none"]["XMAD@5"]
+    assert Engine.open(tmp_path / "isotonic").model.calibration is not None

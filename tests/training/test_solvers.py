@@ -12,7 +12,7 @@ from scipy.optimize import fmin_l_bfgs_b
 
 from core.sparse import Csr, from_scipy, to_scipy, transformed
 from tests import oracle
-from training.nodes import fit_node, gather
+from training.nodes import Problem, fit_node, gather
 from training.params import PAPER, ROUTED, Regression
 from training.pruning import Block, clip_thresholds, drop, energy_thresholds
 from training.solvers import LOGISTIC, RIDGE, descend
@@ -139,7 +139,15 @@ def dense_block(block: Block, n_features: int) -> npt.NDArray[np.float64]:
 def test_a_packed_node_is_its_weights_to_half_a_step(recipe: object, width: int) -> None:
     x, z, c = problem(width, 2.0)
     points = np.arange(0, 120, 2)
-    block = fit_node(x, points, z[points], c[points], Regression("ridge", 2.0, 200), ROUTED_UNPRUNED, seed=3)
+    block = fit_node(
+        x,
+        points,
+        Problem(width, lambda a, b: z[points, a:b]),
+        c[points],
+        Regression("ridge", 2.0, 200),
+        ROUTED_UNPRUNED,
+        seed=3,
+    )
     assert (np.diff(block.features) > 0).all()
     got = dense_block(block, N_FEATURES)
     dense = np.hstack([to_scipy(x).toarray()[points], np.ones((60, 1))]).astype(float)
