@@ -72,7 +72,10 @@ def read(path: Path) -> sparse.csr_matrix:
 
 def unit_rows(rows: sparse.csr_matrix) -> sparse.csr_matrix:
     norms = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1)).ravel())
-    return sparse.csr_matrix(sparse.diags(np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)) @ rows)
+    inverse = np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)
+    unit = sparse.csr_matrix(sparse.diags(inverse) @ rows)
+    unit.sort_indices()
+    return unit
 
 
 def as_matrix(rows: list[list[tuple[int, float]]], n_labels: int) -> sparse.csr_matrix:

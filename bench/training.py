@@ -30,6 +30,7 @@ from scipy import sparse
 
 from core.engine import Engine
 from core.metrics import evaluate
+from core.relevance import BINARY
 from core.sparse import from_scipy, to_scipy
 from training.dataset import Dataset, read_dataset
 from training.evaluate import THRESHOLD, evaluate_model
@@ -100,8 +101,7 @@ class Bench:
         """The peer's scores judged like ours: same weighting, same scale."""
         folder = self.directory / "peer"
         folder.mkdir(exist_ok=True)
-        binary = to_scipy(train.relevance)
-        binary.data[:] = 1
+        binary = to_scipy(BINARY.apply(train.relevance))
         for file, matrix in (("X", to_scipy(train.features)), ("Y", binary), ("T", to_scipy(test.features))):
             sparse.save_npz(folder / f"{file}.npz", matrix)
         write_text(folder / "train.txt", train)

@@ -162,9 +162,7 @@ def _halve(
         order = np.argsort(difference, kind="mergesort")
         for i in range(n):
             labels[i] = by_id[order[i]]
-            for j in range(indptr[labels[i]], indptr[labels[i] + 1]):
-                sums[indices[j], 0] = 0.0
-                sums[indices[j], 1] = 0.0
+        _clear(indptr, indices, labels, sums)
         lower = np.sqrt(_add(indptr, indices, values, labels[:half], 0, sums))
         upper = np.sqrt(_add(indptr, indices, values, labels[half:], 1, sums))
         mean = (lower + upper) / n
@@ -173,8 +171,20 @@ def _halve(
         before = mean
         norms[0] = 1.0 / lower if lower > 0.0 else 0.0
         norms[1] = 1.0 / upper if upper > 0.0 else 0.0
-    for i in range(n):
-        for j in range(indptr[labels[i]], indptr[labels[i] + 1]):
+    _clear(indptr, indices, labels, sums)
+
+
+@kernel()
+def _clear(indptr: Int64s, indices: Int32s, labels: Int32s, sums: npt.NDArray[np.float64]) -> None:
+    """Set to 0 what the labels' centroids touch: all of it at once where they are many."""
+    touched = 0
+    for label in labels:
+        touched += indptr[label + 1] - indptr[label]
+    if touched > sums.shape[0]:
+        sums[:] = 0.0
+        return
+    for label in labels:
+        for j in range(indptr[label], indptr[label + 1]):
             sums[indices[j], 0] = 0.0
             sums[indices[j], 1] = 0.0
 

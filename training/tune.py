@@ -26,6 +26,7 @@ from training.params import Choice, Loss, Params
 from training.units import Top, fit_subtrees, fit_top, route, subtree_groups
 
 _HELD_OUT = 0.2
+_NOISE = 0.2  # differences in merit below this are chance
 _MOST_HELD = 4000  # points that a trial is judged on
 _LEAVES: tuple[tuple[Loss, float], ...] = (
     ("ridge", 0.1),
@@ -103,9 +104,10 @@ class _Study:
             best = max(best, trial, key=_merit)
         for cost in _COSTS:
             best = max(best, self.blended(replace(best.choice, route_cost=cost)), key=_merit)
-        for width in _WIDTHS:
-            best = max(best, self.blended(replace(best.choice, routed=width)), key=_merit)
-        return best
+        widths = [self.blended(replace(best.choice, routed=width)) for width in _WIDTHS]
+        # Training costs what is routed: of widths that are as good, the narrowest.
+        most = max(trial.merit for trial in widths)
+        return next(trial for trial in widths if trial.merit >= most - _NOISE)
 
     def blended(self, choice: Choice) -> Trial:
         """The best blend for a choice, climbing from the one it comes with."""
