@@ -14,6 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+# Run as a script, this file's folder comes first on the path, and `training` would mean bench/training.py.
+sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != Path(__file__).resolve().parent]
+
 import numpy as np
 from rich.console import Console
 from rich.table import Table
@@ -88,7 +91,7 @@ class Bench:
         return evaluate_model(self.engine(params), self.test, PROPENSITY, threads=THREADS, **options)
 
 
-def main_table(bench: Bench, rows: dict[str, dict[str, float]]) -> None:
+def main_table(rows: dict[str, dict[str, float]]) -> None:
     table = Table("EURLex-4K", "", *MAIN, title="Ranking and regression")
     for name, ours in rows.items():
         published = PUBLISHED[name]
@@ -171,7 +174,7 @@ def main() -> None:
             "XReg-t": bench.figures(XREG, alpha=0.5),
             "Parabel": bench.figures(replace(XREG, propensity=None, relevance="binary", tail=False)),
         }
-        main_table(bench, rows)
+        main_table(rows)
         regret_table(rows)
         results: dict[str, Any] = {"main": rows, "AUPRC": auprc_table(bench, rows)}
         for name in SWEEPS:

@@ -18,8 +18,8 @@ from pathlib import Path
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = "1"
 
-import numpy as np  # noqa: E402  # after the thread limits
-from scipy import sparse  # noqa: E402
+import numpy as np  # after the thread limits
+from scipy import sparse
 
 TOP = 100
 

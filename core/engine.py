@@ -41,6 +41,7 @@ class Engine:
             raise UsageError(f"k must be between 1 and {MOST_LABELS}, got {k}")
         if beam < 1:
             raise UsageError(f"beam must be at least 1, got {beam}")
+        beam = min(beam, len(self.model.ensemble.node_leaf))  # as wide as the whole ensemble is as wide as can be
         if not 0.0 <= alpha <= 1.0:
             raise UsageError(f"alpha must be between 0 and 1, got {alpha}")
         if alpha < 1.0 and self.model.tail is None:

@@ -29,13 +29,13 @@ def _cache_directory() -> str | None:
         text = source.read_bytes()
         if b"@kernel" in text:
             digest.update(text)
-    base = os.environ.get("XREG_KERNEL_CACHE") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    directory = Path(base) / "xreg-kernels" / digest.hexdigest()[:16]
     try:
+        base = os.environ.get("XREG_KERNEL_CACHE") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        directory = Path(base) / "xreg-kernels" / digest.hexdigest()[:16]
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.TemporaryFile(dir=directory):
             return str(directory)
-    except OSError:
+    except (OSError, RuntimeError):  # read-only, or a user without a home
         return None
 
 

@@ -160,6 +160,8 @@ def auprc(truth: Csr, scores: Csr) -> float:
 
 def relevance_of(truth: Csr, scores: Csr) -> Doubles:
     """The truth of every returned pair."""
+    if not truth.nnz:
+        return np.zeros(scores.nnz, np.float64)
     row = np.repeat(np.arange(truth.n_rows, dtype=np.int64), np.diff(truth.indptr))
     known = row * truth.n_cols + truth.indices
     row = np.repeat(np.arange(scores.n_rows, dtype=np.int64), np.diff(scores.indptr))

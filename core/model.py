@@ -128,9 +128,11 @@ def open_model(path: Path, verify: bool = True) -> Model:
             expected |= _TAIL
         scoring = Scoring(recipe["target"] == "conditional", recipe["leaf"]["loss"] == "ridge", float(recipe["blend"]))
         n_features, n_labels, n_trees = int(sizes["features"]), int(sizes["labels"]), int(sizes["trees"])
-        float(manifest["scale"])
+        cause = _wrong_choices(manifest)
     except (KeyError, TypeError, ValueError) as error:
         raise ModelError(f"{path}: the manifest lacks {error}") from error
+    if cause:
+        raise ModelError(f"{path}: {cause}")
     for name in expected.keys() - arrays.keys():
         raise ModelError(f"{path}: {name}.npy is missing")
     for name in arrays.keys() - expected.keys():
@@ -147,11 +149,41 @@ def open_model(path: Path, verify: bool = True) -> Model:
     points, weight = arrays["label_points"], arrays["feature_weight"]
     model = Model(manifest, ensemble, scoring, points, weight, tail, calibration)
     cause = _wrong_shapes(model, n_features, n_labels, n_trees)
-    if cause is None and verify:
-        cause = _wrong_structure(model, n_features, n_labels)
     if cause:
         raise ModelError(f"{path}: {cause}")
+    if verify:
+        check_structure(path, model)
     return model
+
+
+def check_structure(path: Path, model: Model) -> None:
+    """Refuse contents that would send a reader astray; every access of a search is covered."""
+    cause = _wrong_structure(model, model.n_features, model.n_labels)
+    if cause:
+        raise ModelError(f"{path}: {cause}")
+
+
+def _wrong_choices(manifest: dict[str, Any]) -> str | None:
+    """What in the manifest a search could not honour."""
+    recipe = manifest["params"]["recipe"]
+    for name, value, known in (
+        ("target", recipe["target"], ("conditional", "raw")),
+        ("leaf.loss", recipe["leaf"]["loss"], ("logistic", "ridge")),
+        ("calibration", recipe["calibration"], ("none", "isotonic")),
+    ):
+        if value not in known:
+            return f"recipe.{name} is {value!r}; this xreg knows {', '.join(known)}"
+    for name, number, least in (
+        ("scale", manifest["scale"], 0.0),
+        ("recipe.blend", recipe["blend"], -1.0),
+        ("recipe.value_power", recipe["value_power"], 0.0),
+        ("recipe.beam", recipe["beam"], 0.0),
+        ("alpha", manifest["params"]["alpha"], -1.0),
+        ("sizes.points", manifest["sizes"]["points"], 0.0),
+    ):
+        if not least < float(number) < float("inf"):
+            return f"{name} is {number}, which cannot be"
+    return None
 
 
 def _wrong_shapes(model: Model, n_features: int, n_labels: int, n_trees: int) -> str | None:
@@ -184,7 +216,6 @@ def _wrong_shapes(model: Model, n_features: int, n_labels: int, n_trees: int) ->
 
 
 def _wrong_structure(model: Model, n_features: int, n_labels: int) -> str | None:
-    """What in the contents would send a reader astray; every access of a search is covered."""
     e = model.ensemble
     n_nodes = len(e.node_leaf)
     for name, ptr, size in (

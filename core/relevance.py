@@ -9,12 +9,16 @@ The same weighting, with the *training* part's counts and scale, is applied to t
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from core.errors import UsageError
 from core.sparse import Csr
+
+_LARGEST_LOG = 80.0  # beyond it (B + 1)^A leaves the range of a 32-bit float
 
 
 class Weighting(NamedTuple):
@@ -31,6 +35,8 @@ class Weighting(NamedTuple):
             values = np.ones(relevance.nnz, np.float64)
         else:
             values = relevance.values.astype(np.float64) / self.scale
+        # What is relevant stays so: a quotient too small for a 32-bit float becomes the smallest one.
+        values = np.maximum(values, np.finfo(np.float32).tiny)
         return relevance._replace(values=values.astype(np.float32))
 
 
@@ -38,6 +44,8 @@ def inverse_propensities(
     label_points: npt.NDArray[np.int32], n_points: int, a: float, b: float
 ) -> npt.NDArray[np.float64]:
     """1/p_l = 1 + C·e^(−A·ln(N_l + B)), C = (ln N − 1)(B + 1)^A (Jain, Prabhu and Varma 2016)."""
+    if not (math.isfinite(a) and a > 0 and math.isfinite(b) and b > 0 and a * math.log1p(b) < _LARGEST_LOG):
+        raise UsageError(f"propensity must be two moderate numbers above 0, got {a},{b}")
     c = max(np.log(max(n_points, 1)) - 1.0, 0.0) * (b + 1.0) ** a
     return np.asarray(1.0 + c * np.exp(-a * np.log(label_points + b)))
 

@@ -19,7 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from core import __version__
-from core.errors import UsageError, XregError
+from core.errors import ResumeError, UsageError, XregError
 from training.params import RECIPES, Choice, Params
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -184,8 +184,11 @@ def train(data: Path, out: Path, threads: int, tuned: bool, choice: Path | None,
     if tuned and choice:
         raise UsageError("--tune and --choice both decide the costs: give one of them")
     params = _params(**options)
-    if out.exists():
+    work = out.with_name(f"{out.name}.work")
+    if out.exists() and not (resume and work.exists()):
         raise UsageError(f"{out} exists; remove it or choose another name")
+    if work.exists() and not resume:
+        raise ResumeError(f"{work} holds an unfinished run; go on with --resume, or remove it to begin anew")
     dataset = read_dataset(data, "train")
     if choice:
         params = _read_choice(choice).apply(params)
@@ -236,7 +239,9 @@ def _tuned(dataset: Any, params: Params, threads: int, out: Path | None, resume:
         choice = run(dataset, params, threads, on_trial)
     _show_trials(trials)
     if out is not None:
-        out.write_text(json.dumps(asdict(choice), indent=1) + "\n")
+        aside = out.with_name(f".{out.name}.writing")
+        aside.write_text(json.dumps(asdict(choice), indent=1) + "\n")
+        aside.replace(out)
         _err.print(f"choice written to {out}")
     return choice.apply(params)
 
@@ -260,7 +265,11 @@ def _show_trials(trials: list[Any]) -> None:
 
 def _read_choice(path: Path) -> Choice:
     try:
-        return Choice(**json.loads(path.read_text()))
+        choice = Choice(**json.loads(path.read_text()))
+        numbers = (choice.route_cost, choice.leaf_cost, choice.blend, choice.alpha)
+        if not all(isinstance(number, int | float) for number in numbers) or not isinstance(choice.routed, int):
+            raise ValueError("a number is missing")
+        return choice
     except (OSError, ValueError, TypeError) as error:
         raise UsageError(f"{path}: not a choice written by `xreg tune` ({error})") from error
 
@@ -381,7 +390,7 @@ def inspect(model: Path, verify: bool) -> None:
 )
 @click.option("--features", type=click.IntRange(100), default=5000, show_default=True, help="Words of the language.")
 @click.option("--words", type=click.IntRange(1), default=45, show_default=True, help="Words of a point, on average.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of all randomness.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of all randomness.")
 @_reported
 def make_data(out: Path, labels: int, points: int, features: int, words: int, seed: int) -> None:
     """Write made-up data with topics, Zipfian words and graded relevance to the directory OUT."""

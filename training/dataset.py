@@ -89,7 +89,9 @@ def read_dataset(path: Path, part: Part) -> Dataset:
         raise DataError(f"{relevance_path}, line 1: the header must be two counts, `N L`")
     features = _read_pairs(path, text, header, start)
     relevance = _read_pairs(relevance_path, relevance_text, relevance_header, relevance_start)
-    return _checked(path, _tidy(features, keep_largest=False), _tidy(relevance, keep_largest=True))
+    return _checked(
+        path, _tidy(path, features, keep_largest=False), _tidy(relevance_path, relevance, keep_largest=True)
+    )
 
 
 def _find_part(directory: Path, part: Part) -> Path:
@@ -149,7 +151,7 @@ def _header(path: Path, text: Bytes) -> tuple[list[int], int]:
 
 def _read_single(path: Path, text: Bytes, header: list[int], start: int) -> tuple[Csr, Csr]:
     features, labels = _parsed(path, text, header, start)
-    return _tidy(features, keep_largest=False), _tidy(labels, keep_largest=True)
+    return _tidy(path, features, keep_largest=False), _tidy(path, labels, keep_largest=True)
 
 
 def _read_pairs(path: Path, text: Bytes, header: list[int], start: int) -> Csr:
@@ -169,24 +171,33 @@ def _parsed(path: Path, text: Bytes, header: list[int], start: int) -> tuple[Csr
 
 def _read_npz(path: Path) -> Csr:
     try:
-        matrix = sparse.csr_matrix(sparse.load_npz(path))
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        matrix = sparse.load_npz(path)
+        if hasattr(matrix, "check_format"):
+            matrix.check_format(full_check=True)  # before a conversion would follow a wrong index
+        matrix = sparse.csr_matrix(matrix)
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        EOFError,
+        NotImplementedError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
         raise DataError(f"{path}: not a scipy sparse matrix in .npz ({error})") from error
-    values = np.asarray(matrix.data)
-    if values.dtype.kind not in "fiub":
-        raise DataError(f"{path}: values must be numbers, got {values.dtype}")
+    if matrix.data.dtype.kind not in "fiub":
+        raise DataError(f"{path}: values must be numbers, got {matrix.data.dtype}")
+    if max(matrix.shape) > _MOST_IDS:
+        raise DataError(f"{path}: {max(matrix.shape)} rows or columns; at most {_MOST_IDS} are possible")
+    with np.errstate(over="ignore"):  # what is too large becomes infinite, and is told below
+        values = matrix.data.astype(np.float32)
     for cause, bad in (("NaN", np.isnan(values)), ("infinite", np.isinf(values)), ("negative", values < 0)):
         if bad.any():
             row = int(np.searchsorted(matrix.indptr, int(np.flatnonzero(bad)[0]), "right")) - 1
             raise DataError(f"{path}, row {row}: a value is {cause}; values must be finite and 0 or more")
-    try:
-        matrix.check_format(full_check=True)
-    except ValueError as error:
-        raise DataError(f"{path}: {error}") from error
-    rows = Csr(
-        matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), values.astype(np.float32), matrix.shape[1]
-    )
-    return _tidy(rows, keep_largest=path.name.endswith("_Y.npz"))
+    rows = Csr(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), values, matrix.shape[1])
+    return _tidy(path, rows, keep_largest=path.name.endswith("_Y.npz"))
 
 
 def _checked(path: Path, features: Csr, relevance: Csr) -> Dataset:
@@ -195,11 +206,14 @@ def _checked(path: Path, features: Csr, relevance: Csr) -> Dataset:
     return Dataset(features, relevance)
 
 
-def _tidy(rows: Csr, keep_largest: bool) -> Csr:
+def _tidy(path: Path, rows: Csr, keep_largest: bool) -> Csr:
     """Sort every row, merge duplicates (sum, or the largest), drop zeros."""
     indptr = np.zeros_like(rows.indptr)
     indices, values = np.empty_like(rows.indices), np.empty_like(rows.values)
     n = _tidy_rows(rows.indptr, rows.indices, rows.values, keep_largest, indptr, indices, values)
+    if not np.isfinite(values[:n]).all():
+        row = int(np.searchsorted(indptr, int(np.flatnonzero(~np.isfinite(values[:n]))[0]), "right")) - 1
+        raise DataError(f"{path}, row {row}: the values of a duplicate id add up to more than a 32-bit float holds")
     return Csr(indptr, indices[:n], values[:n], rows.n_cols)
 
 

@@ -44,15 +44,18 @@ def fit(
 ) -> None:
     """Train a model and write it to `out`, which must not exist."""
     out = Path(out)
-    if out.exists():
+    work = out.with_name(f"{out.name}.work")
+    if out.exists() and not (resume and work.exists()):
         raise UsageError(f"{out} exists; remove it or choose another name")
     if threads < 1:
         raise UsageError(f"threads must be at least 1, got {threads}")
     check_trainable(data)
-    work = out.with_name(f"{out.name}.work")
     fingerprint = data.fingerprint()
     job = {"xreg": __version__, "params": params.as_json(), "data": fingerprint}
     _claim(work, json.dumps(job, indent=1), resume)
+    if out.exists():  # killed between the model's last step and the removal of its work
+        _remove(work)
+        return
     if not (work / "inputs").exists():
         prepare(data, params, work / "inputs")
     inputs = open_inputs(work / "inputs")
@@ -60,7 +63,15 @@ def fit(
     if params.recipe.calibration == "isotonic":
         _calibrate(data, params, work, threads, on_progress)
     _assemble(inputs, params, work, out, fingerprint)
-    shutil.rmtree(work)
+    _remove(work)
+
+
+def _remove(work: Path) -> None:
+    """Take the work directory's name away before its contents: what is left of a kill is never taken for a run."""
+    finished = work.with_name(f".{work.name}.finished")
+    shutil.rmtree(finished, ignore_errors=True)
+    work.rename(finished)
+    shutil.rmtree(finished)
 
 
 def _claim(work: Path, job: str, resume: bool) -> None:
@@ -71,7 +82,8 @@ def _claim(work: Path, job: str, resume: bool) -> None:
     if path.exists() and path.read_text() != job:
         raise ResumeError(f"{work} belongs to a run with other data, options or version; remove it to begin anew")
     if not path.exists():
-        work.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(work, ignore_errors=True)  # without its job it is nobody's
+        work.mkdir(parents=True)
         aside = path.with_suffix(".writing")
         aside.write_text(job)
         aside.replace(path)
@@ -108,9 +120,12 @@ class _Units:
 
     def top(self, tree: int) -> Iterable[Task]:
         path = top_path(self.work, tree)
-        if not path.exists():
+        resumed = path.exists()
+        if not resumed:
             save_top(path, fit_top(self.inputs, self.params, tree, self._node_done))
         top = load_top(path)
+        if resumed:
+            self._nodes_found(top.fragment)
         groups = subtree_groups(top.shape, self.params)
         return [partial(self.subtrees, tree, unit, roots) for unit, roots in enumerate(groups)]
 
@@ -120,7 +135,14 @@ class _Units:
             top = load_top(top_path(self.work, tree))
             fragment = fit_subtrees(self.inputs, self.params, tree, top, roots, self._node_done)
             save_arrays(path, fragment._asdict())
+        else:
+            self._nodes_found(Fragment(**load_arrays(path)))
         return ()
+
+    def _nodes_found(self, fragment: Fragment) -> None:
+        """Nodes that an earlier run finished count as done."""
+        with self.lock:
+            self.done += len(fragment.nodes)
 
     def _node_done(self, depth: int) -> None:
         with self.lock:

@@ -10,16 +10,20 @@ import numpy.typing as npt
 from rich.console import Console
 from rich.table import Table
 
-from core.model import Ensemble, Model, open_model
+from core.model import Ensemble, Model, check_structure, open_model
 
 _FREQUENCIES = (0, 1, 2, 5, 10, 100, 1000)
 
 
 def show_model(path: Path, verify: bool, console: Console) -> None:
     model = open_model(path, verify)
+    if not verify:
+        check_structure(path, model)  # without the checksums, which take longer
     manifest = model.manifest
     console.print(
-        _pairs("model", {"path": path, "xreg": manifest["xreg"], "scale": manifest["scale"], **manifest["sizes"]})
+        _pairs(
+            "model", {"path": path, "xreg": manifest.get("xreg", ""), "scale": manifest["scale"], **manifest["sizes"]}
+        )
     )
     params = dict(manifest["params"])
     recipe = params.pop("recipe")

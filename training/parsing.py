@@ -207,8 +207,8 @@ def explain_line(line: str, n_features: int, n_labels: int) -> str:
 def _explain_id(kind: str, text: str, limit: int) -> str | None:
     if not (text.isascii() and text.isdigit()):
         return f"{kind} id {text!r} is not a number from 0 to {limit - 1}"
-    if int(text) >= limit:
-        return f"{kind} id {text} is out of range; the header says {limit} (0 … {limit - 1})"
+    if len(text.lstrip("0")) > 10 or int(text) >= limit:
+        return f"{kind} id {text[:20]} is out of range; the header says {limit} (0 … {limit - 1})"
     return None
 
 

@@ -79,11 +79,13 @@ def _centroids(
         for k in range(label_indptr[label], label_indptr[label + 1]):
             y = np.float64(relevance[k])
             for j in range(indptr[points[k]], indptr[points[k] + 1]):
-                f = indices[j]
+                f, share = indices[j], y * values[j]
+                if share == 0.0:  # a value that underflowed would be counted as untouched again and again
+                    continue
                 if total[f] == 0.0:
                     touched[n_touched] = f
                     n_touched += 1
-                total[f] += y * values[j]
+                total[f] += share
         kept = np.sort(touched[:n_touched])
         if 0 < largest < n_touched:
             falling = np.argsort(-total[kept], kind="mergesort")[:largest]
@@ -166,7 +168,7 @@ def _halve(
         lower = np.sqrt(_add(indptr, indices, values, labels[:half], 0, sums))
         upper = np.sqrt(_add(indptr, indices, values, labels[half:], 1, sums))
         mean = (lower + upper) / n
-        if mean - before < _LEAST_GAIN:
+        if not mean - before >= _LEAST_GAIN:
             break
         before = mean
         norms[0] = 1.0 / lower if lower > 0.0 else 0.0

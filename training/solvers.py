@@ -123,8 +123,8 @@ def _logistic_steps(margins: Floats, norms: Floats, cost: np.float32, duals: Flo
 
     The root's sign is known (positive iff the right-hand side exceeds S/2), so the equation is mirrored to
     n + S·σ(n) = r with n ≤ 0. There n is below r, and below ln((r − n)/S) ≈ ln(r + ln S) − ln S: from the smaller of
-    the two, two Newton steps come within 0.1 % of σ. From the old margin they do not: where S is large each step only
-    moves n by 1, and coordinate descent oscillates on what is left.
+    the two, three Newton steps reach what float32 holds: margins to 0.01 up to S of 10⁴, to 0.3 at 3·10⁵ (a node of one
+    point). From the old margin they do not: where S is large each step only moves n by 1, and descent oscillates.
     """
     zero, one, half = np.float32(0.0), np.float32(1.0), np.float32(0.5)
     bits = steps.view(np.int32)
@@ -140,7 +140,7 @@ def _logistic_steps(margins: Floats, norms: Floats, cost: np.float32, duals: Flo
         r = scale - right if positive else right
         guess = (np.float32(bits[e]) * _LOG_STEP - _LOG_OFFSET) - log_scale
         n = min(min(r, guess), zero)
-        for _ in range(2):
+        for _ in range(3):
             p = _sigmoid(n)
             n = min(n - (n + scale * p - r) / (one + scale * p * (one - p)), zero)
         p = _sigmoid(-n if positive else n)

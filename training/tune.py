@@ -69,7 +69,7 @@ def tune(data: Dataset, params: Params, threads: int, on_trial: OnTrial) -> Choi
     """The best choice for a data set; `on_trial` is told every one that was tried."""
     kept, held = hold_out(data, min(_HELD_OUT, _MOST_HELD / max(data.n_points, 1)), params.seed)
     check_trainable(kept)
-    params = replace(params, trees=1)
+    params = replace(params, trees=1, recipe=replace(params.recipe, calibration="none"))
     with tempfile.TemporaryDirectory(prefix="xreg-tune-") as directory:
         study = _Study(kept, held, params, threads, Path(directory), on_trial)
         best = study.conditional() if params.recipe.target == "conditional" else study.raw()

@@ -177,13 +177,16 @@ def tree_labels(
     n_leaves = descend_tree(e, tree, scoring.conditional, beam, features, values, nodes, paths, margins)
     n = 0
     for b in range(n_leaves):
-        path = paths[b] if scoring.conditional else (paths[b] / paths[0]) ** scoring.blend
+        path = paths[b]
+        if not scoring.conditional:
+            path = (paths[b] / paths[0]) ** scoring.blend if paths[0] > 0.0 else 1.0
         n_edges = node_margins(e, nodes[b], features, values, margins)
         for k in range(n_edges):
             label = e.edge_target[e.edge_ptr[nodes[b]] + k]
             score = min(max(margins[k], 0.0), 1.0) if scoring.ridge_leaves else sigmoid(margins[k])
+            score *= path
             if score > 0.0 and label_points[label] > 0:  # a label never seen in training scores 0
-                scratch.scores[n] = score * path
+                scratch.scores[n] = score
                 scratch.ids[n] = label
                 n += 1
     return best(scratch.scores, scratch.ids, n, TREE_TOP)

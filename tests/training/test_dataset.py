@@ -89,6 +89,8 @@ def test_a_directory_means_its_part(tmp_path: Path) -> None:
         ("2 5 4\n4 0:1\n0 5:1\n", "line 2: label id 4 is out of range"),
         ("1 5 4\n0 0:nan\n", "line 2: feature 0: the value is not a number (NaN)"),
         ("1 5 4\n0 0:-1\n", "line 2: feature 0: the value -1 is negative"),
+        ("1 5 4\n0 0:3e38 0:3e38\n", "row 0: the values of a duplicate id add up to more"),
+        ("1 5 4\n" + "9" * 5000 + " 0:1\n", "line 2: label id 99999999999999999999 is out of range"),
         ("1 5 4\n0 0:1 3", "line 2: feature 3 has no value: truncated?"),
     ],
 )
@@ -119,6 +121,14 @@ def test_bad_npz(tmp_path: Path) -> None:
         sparse.save_npz(tmp_path / "trn_X.npz", sparse.csr_matrix(np.array([[0, 1.0], [value, 2]])))
         with pytest.raises(DataError, match=f"row 1: a value is {cause}"):
             read_dataset(tmp_path, "train")
+    sparse.save_npz(tmp_path / "trn_X.npz", sparse.csr_matrix(np.array([[0, 1.0], [1e300, 2]])))
+    with pytest.raises(DataError, match="row 1: a value is infinite"):
+        read_dataset(tmp_path, "train")
+    lying = sparse.csc_matrix(np.array([[0, 1.0], [1, 2]]))
+    lying.indices[0] = 10**6
+    sparse.save_npz(tmp_path / "trn_X.npz", lying)
+    with pytest.raises(DataError, match="not a scipy sparse matrix"):
+        read_dataset(tmp_path, "train")
     sparse.save_npz(tmp_path / "trn_X.npz", sparse.csr_matrix((5, 3)))
     with pytest.raises(DataError, match="5 points with features, 2 with relevances"):
         read_dataset(tmp_path, "train")

@@ -85,7 +85,7 @@ def test_unfinished_work_is_neither_lost_nor_mixed_up(
         fit(sample[1], params, out, 1, resume=True)
     times = {file: file.stat().st_mtime_ns for file in (tmp_path / "m.work").glob("*.npz")}
     with monkeypatch.context() as patch:
-        patch.setattr("training.fit.shutil.rmtree", lambda path, ignore_errors=False: None)
+        patch.setattr("training.fit._remove", lambda work: None)
         fit(sample[0], params, out, 1, resume=True)
     assert times == {file: file.stat().st_mtime_ns for file in (tmp_path / "m.work").glob("*.npz")}
 
@@ -178,3 +178,34 @@ def test_a_routed_leaf_trains_on_points_sent_there_wrongly(sample: Parts, tmp_pa
         scores = Engine.open(tmp_path / str(routed)).predict(sample[1].features, k=100)
         means[routed] = scores.values.sum() / scores.n_rows
     assert means[10] < 0.8 * means[1]
+
+
+def test_leftovers_without_a_job_are_not_taken_for_a_run(sample: Parts, tmp_path: Path) -> None:
+    fit(sample[0], PARAMS["paper"], tmp_path / "clean", 2)
+    (tmp_path / "m.work").mkdir()
+    (tmp_path / "m.work" / "tree0.npz").write_bytes(b"left by a kill")
+    fit(sample[0], PARAMS["paper"], tmp_path / "m", 2)
+    assert digest(tmp_path / "m") == digest(tmp_path / "clean")
+
+
+def test_killed_after_the_last_step_resume_only_cleans_up(
+    sample: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("training.fit._remove", lambda work: None)
+        fit(sample[0], PARAMS["paper"], tmp_path / "m", 2)
+    before = digest(tmp_path / "m")
+    fit(sample[0], PARAMS["paper"], tmp_path / "m", 2, resume=True)
+    assert digest(tmp_path / "m") == before
+    assert [p.name for p in tmp_path.iterdir()] == ["m"]
+
+
+def test_relevances_of_any_size_are_safe(tmp_path: Path) -> None:
+    """Quotients and powers that underflow neither vanish nor write where they should not."""
+    x = np.abs(np.random.default_rng(0).normal(size=(40, 6)))
+    x[0] = [1e30, 1e-30, 0, 0, 0, 0]
+    y = np.zeros((40, 5))
+    y[np.arange(40), np.arange(40) % 5] = 1e-10
+    y[0, 0] = 3e38
+    fit(data_of(x.tolist(), y.tolist()), Params(max_leaf=2), tmp_path / "m", 1)
+    assert np.isfinite(Engine.open(tmp_path / "m").predict(from_scipy(sparse.csr_matrix(x)), k=5).values).all()
