@@ -41,7 +41,7 @@ from training.synth import make_points, make_world
 from training.tune import tune
 
 HERE = Path(__file__).parent
-PEERS = {"omikuji": ["omikuji==0.5.2"], "napkinxc": ["napkinxc"], "pecos": ["torch==2.13.0", "libpecos==1.2.8"]}
+PEERS = {"omikuji": ["omikuji==0.5.2"], "napkinxc": ["napkinxc==0.7.2"], "pecos": ["torch==2.13.0", "libpecos==1.2.8"]}
 COLUMNS = ("WP@1", "WP@3", "WP@5", "Tau@5", "XMAD@5", "XRMSE@5")
 console = Console(width=130)
 

@@ -136,7 +136,7 @@ class _Units:
             fragment = fit_subtrees(self.inputs, self.params, tree, top, roots, self._node_done)
             save_arrays(path, fragment._asdict())
         else:
-            self._nodes_found(Fragment(**load_arrays(path)))
+            self._nodes_found(_load_fragment(path))
         return ()
 
     def _nodes_found(self, fragment: Fragment) -> None:
@@ -163,13 +163,17 @@ def _assemble(inputs: Inputs, params: Params, work: Path, out: Path, fingerprint
     trees: list[Tree] = []
     for tree in range(params.trees):
         top = load_top(top_path(work, tree))
-        n_units = len(subtree_groups(top.shape, params))
-        parts = [Fragment(**load_arrays(unit_path(work, tree, unit))) for unit in range(n_units)]
-        trees.append((top.shape, [top.fragment, *parts]))
+        units = range(len(subtree_groups(top.shape, params)))
+        parts = [partial(_load_fragment, unit_path(work, tree, unit)) for unit in units]
+        trees.append((top.shape, [partial(Fragment, *top.fragment), *parts]))
     calibration = None
     if params.recipe.calibration == "isotonic":
         calibration = Calibration(**load_arrays(work / "calibration.npz"))
     write_model(out, inputs, params, trees, fingerprint, calibration)
+
+
+def _load_fragment(path: Path) -> Fragment:
+    return Fragment(**load_arrays(path))
 
 
 def write_model(

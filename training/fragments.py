@@ -7,7 +7,7 @@ types). Joining all fragments of all trees, node by node, is the model.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,7 +37,8 @@ class Fragment(NamedTuple):
     entry_weight: npt.NDArray[np.int8]
 
 
-Tree = tuple[Shape, Sequence[Fragment]]  # a whole tree: its fragments together hold every node
+# A whole tree: what its fragments together hold. They are loaded when needed and let go again, one at a time.
+Tree = tuple[Shape, Sequence[Callable[[], Fragment]]]
 
 
 class Fitted(NamedTuple):
@@ -132,7 +133,8 @@ def write_shards(directory: Path, trees: Sequence[Tree], n_features: int) -> Non
     frac, edges, rows, entries = (np.zeros(sum(n_nodes), dtype) for dtype in (np.float32, np.int64, np.int64, np.int64))
     most_edges, most_entries = 0, 0
     for first, (_, fragments) in zip(_pointers(n_nodes), trees, strict=False):
-        for f in fragments:
+        for load in fragments:
+            f = load()
             at = first + f.nodes
             frac[at], edges[at], rows[at] = f.node_frac, np.diff(f.edge_ptr), np.diff(f.row_ptr)
             entries[at] = np.diff(f.entry_ptr)
@@ -156,7 +158,8 @@ def write_shards(directory: Path, trees: Sequence[Tree], n_features: int) -> Non
     }
     arrays = {n: create_array(directory, n, dtype, int(pointers[of][-1])) for n, (dtype, of) in out.items()}
     for first, (shape, fragments) in zip(pointers["tree"], trees, strict=False):
-        for f in fragments:
+        for load in fragments:
+            f = load()
             for i, node in enumerate(f.nodes.tolist()):
                 _copy_node(f, i, int(first) + node, pointers, out, arrays)
                 start = pointers["edge"][first + node]

@@ -47,7 +47,7 @@ def label_centroids(features: Csr, by_label: Csr, largest: int) -> Csr:
     indices, values = np.empty(capacity, np.int32), np.empty(capacity, np.float32)
     _centroids(*features[:3], *by_label[:3], n_features, largest, indptr, indices, values)
     nnz = int(indptr[-1])
-    return Csr(indptr, indices[:nnz].copy(), values[:nnz].copy(), n_features)
+    return Csr(indptr, indices[:nnz], values[:nnz], n_features)
 
 
 def _centroid_room(features: Csr, by_label: Csr) -> int:

@@ -147,7 +147,13 @@ class _Study:
             params = replace(choice.apply(self.params), alpha=1.0)
             path = self.directory / f"model-{len(self.engines)}"
             top, parts = self._fit(params)
-            write_model(path, self.inputs, params, [(top.shape, [top.fragment, *parts])], "held out")
+            write_model(
+                path,
+                self.inputs,
+                params,
+                [(top.shape, [partial(Fragment, *f) for f in (top.fragment, *parts)])],
+                "held out",
+            )
             self.engines[key] = Engine.open(path, verify=False)
         return self.engines[key]
 
