@@ -17,6 +17,7 @@ import numpy.typing as npt
 from core.calibration import Calibration
 from core.errors import ModelError
 from core.format import map_arrays, read_manifest
+from core.jit import kernel
 from core.sparse import Csr
 
 FORMAT, VERSION = "xreg-model", 1
@@ -252,24 +253,45 @@ def _wrong_targets(e: Ensemble, n_labels: int) -> str | None:
     return None
 
 
+_ROW_FAULTS = (
+    None,
+    "row_feature: a feature is not below the number of features",
+    "row_feature and row_start must rise within a node",
+    "the first row of a node must start at its first entry",
+    "row_start: a row starts behind the entries of its node",
+    "entry_edge: an edge is not of its node",
+)
+
+
 def _wrong_rows(e: Ensemble, n_features: int) -> str | None:
     """Within a node features and starts rise; entries name edges of their node."""
-    rows = np.diff(e.row_ptr)
-    if (e.row_feature >= n_features).any():
-        return f"row_feature: a feature is not below {n_features}"
-    first = np.zeros(len(e.row_feature), bool)
-    first[e.row_ptr[:-1][rows > 0]] = True
-    rising = (np.diff(e.row_feature.astype(np.int64)) > 0) & (np.diff(e.row_start.astype(np.int64)) > 0)
-    if not (rising | first[1:]).all():
-        return "row_feature and row_start must rise within a node"
-    if (e.row_start[first] != 0).any():
-        return "the first row of a node must start at its first entry"
-    entries = np.diff(e.entry_ptr)
-    if ((rows == 0) & (entries > 0)).any() or (e.row_start >= np.repeat(entries, rows)).any():
-        return "row_start: a row starts behind the entries of its node"
-    if (e.entry_edge >= np.repeat(np.diff(e.edge_ptr), entries)).any():
-        return "entry_edge: an edge is not of its node"
-    return None
+    return _ROW_FAULTS[_row_fault(e, n_features)]
+
+
+@kernel()
+def _row_fault(e: Ensemble, n_features: int) -> int:
+    """An index into _ROW_FAULTS; a loop, since a model's rows are too many for temporaries."""
+    for node in range(e.node_leaf.size):
+        n_entries = e.entry_ptr[node + 1] - e.entry_ptr[node]
+        first, last = e.row_ptr[node], e.row_ptr[node + 1]
+        if first == last and n_entries > 0:
+            return 4
+        for row in range(first, last):
+            if e.row_feature[row] >= n_features:
+                return 1
+            if row > first and not (
+                e.row_feature[row - 1] < e.row_feature[row] and e.row_start[row - 1] < e.row_start[row]
+            ):
+                return 2
+            if row == first and e.row_start[row] != 0:
+                return 3
+            if e.row_start[row] >= n_entries:
+                return 4
+        n_edges = e.edge_ptr[node + 1] - e.edge_ptr[node]
+        for entry in range(e.entry_ptr[node], e.entry_ptr[node + 1]):
+            if e.entry_edge[entry] >= n_edges:
+                return 5
+    return 0
 
 
 def _wrong_numbers(model: Model, n_features: int) -> str | None:

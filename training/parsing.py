@@ -34,8 +34,8 @@ def parse_rows(text: Bytes, start: int, n_rows: int, n_features: int, n_labels: 
     text, which the caller compares with its header. Rows are as written: unsorted, with duplicates.
     """
     body = text[start:]
-    room = int(np.count_nonzero(body == _COLON))
-    label_room = int(np.count_nonzero(body == _COMMA)) + n_rows if n_labels else 0
+    room = _count(body, _COLON)
+    label_room = _count(body, _COMMA) + n_rows if n_labels else 0
     indptr, indices, values = np.zeros(n_rows + 1, np.int64), np.empty(room, np.int32), np.empty(room, np.float32)
     label_indptr, label_ids = np.zeros(n_rows + 1, np.int64), np.empty(label_room, np.int32)
     bad, seen = _parse(body, n_features, n_labels, indptr, indices, values, label_indptr, label_ids)
@@ -43,6 +43,14 @@ def parse_rows(text: Bytes, start: int, n_rows: int, n_features: int, n_labels: 
     n_label_ids = int(label_indptr[-1])
     labels = Csr(label_indptr, label_ids[:n_label_ids], np.ones(n_label_ids, np.float32), n_labels)
     return features, labels, bad, seen
+
+
+@kernel()
+def _count(text: Bytes, byte: int) -> int:
+    n = 0
+    for j in range(text.size):
+        n += text[j] == byte
+    return n
 
 
 @kernel()
