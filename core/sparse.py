@@ -80,11 +80,41 @@ def _transpose(
 
 def take_rows(rows: Csr, chosen: Int64s | Int32s) -> Csr:
     """The chosen rows, in the order given."""
-    lengths = rows.indptr[1:][chosen] - rows.indptr[:-1][chosen]
     indptr = np.zeros(len(chosen) + 1, np.int64)
-    np.cumsum(lengths, out=indptr[1:])
-    source = np.repeat(rows.indptr[:-1][chosen] - indptr[:-1], lengths) + np.arange(indptr[-1])
-    return Csr(indptr, rows.indices[source], rows.values[source], rows.n_cols)
+    np.cumsum(rows.indptr[1:][chosen] - rows.indptr[:-1][chosen], out=indptr[1:])
+    indices, values = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32)
+    _take_rows(*rows[:3], chosen, indptr, indices, values)
+    return Csr(indptr, indices, values, rows.n_cols)
+
+
+@kernel()
+def _take_rows(
+    indptr: Int64s,
+    indices: Int32s,
+    values: Floats,
+    chosen: Int64s | Int32s,
+    out_indptr: Int64s,
+    out_indices: Int32s,
+    out_values: Floats,
+) -> None:
+    for k in range(chosen.size):
+        start, stop, at = indptr[chosen[k]], indptr[chosen[k] + 1], out_indptr[k]
+        for j in range(stop - start):
+            out_indices[at + j] = indices[start + j]
+            out_values[at + j] = values[start + j]
+
+
+def column_counts(rows: Csr) -> Int64s:
+    """Entries of every column; unlike numpy's own count, without a 64-bit copy of all indices."""
+    counts = np.zeros(rows.n_cols, np.int64)
+    _count(rows.indices, counts)
+    return counts
+
+
+@kernel()
+def _count(indices: Int32s, counts: Int64s) -> None:
+    for index in indices:
+        counts[index] += 1
 
 
 @kernel()
@@ -102,7 +132,14 @@ def unit_rows(indptr: Int64s, values: Floats) -> None:
 
 def transformed(points: Csr, value_power: float, feature_weight: Floats) -> Csr:
     """Points as the regressors know them: x^value_power · weight of the feature, then unit rows."""
-    values = points.values if value_power == 1.0 else points.values ** np.float32(value_power)
-    values = values * feature_weight[points.indices]
+    values = np.copy(points.values) if value_power == 1.0 else points.values ** np.float32(value_power)
+    _weigh(points.indices, values, feature_weight)
     unit_rows(points.indptr, values)
     return points._replace(values=values)
+
+
+@kernel()
+def _weigh(indices: Int32s, values: Floats, weight: Floats) -> None:
+    """Multiply each value by its column's weight, in place."""
+    for j in range(indices.size):
+        values[j] *= weight[indices[j]]

@@ -15,6 +15,8 @@ import gzip
 import hashlib
 import zipfile
 import zlib
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -24,11 +26,12 @@ from scipy import sparse
 from core.errors import DataError
 from core.jit import kernel
 from core.sparse import Csr, Floats, Int32s, Int64s, take_rows
-from training.parsing import Bytes, explain_line, parse_rows
+from training.parsing import count_lines, explain_line, parse_rows
 
 Part = Literal["train", "test"]
 _PREFIXES: dict[Part, tuple[str, ...]] = {"train": ("trn", "train"), "test": ("tst", "test")}
 _MOST_IDS = 2**31 - 1
+_BLOCK = 1 << 20  # bytes of text that are parsed at a time
 
 
 class Dataset(NamedTuple):
@@ -78,20 +81,14 @@ def read_dataset(path: Path, part: Part) -> Dataset:
         raise DataError(f"{path}: no such file or directory")
     if path.name.endswith(".npz"):
         return _checked(path, _read_npz(path), _read_npz(_partner(path, "_X", "_Y")))
-    text = _read_bytes(path)
-    header, start = _header(path, text)
-    if len(header) == 3:
-        return Dataset(*_read_single(path, text, header, start))
+    features, labels = _read_text(path)
+    if labels is not None:
+        return Dataset(features, labels)
     relevance_path = _partner(path, "_Xf", "_Y")
-    relevance_text = _read_bytes(relevance_path)
-    relevance_header, relevance_start = _header(relevance_path, relevance_text)
-    if len(relevance_header) != 2:
+    relevance, labels = _read_text(relevance_path, keep_largest=True)
+    if labels is not None:
         raise DataError(f"{relevance_path}, line 1: the header must be two counts, `N L`")
-    features = _read_pairs(path, text, header, start)
-    relevance = _read_pairs(relevance_path, relevance_text, relevance_header, relevance_start)
-    return _checked(
-        path, _tidy(path, features, keep_largest=False), _tidy(relevance_path, relevance, keep_largest=True)
-    )
+    return _checked(path, features, relevance)
 
 
 def _find_part(directory: Path, part: Part) -> Path:
@@ -119,54 +116,78 @@ def _partner(path: Path, mine: str, other: str) -> Path:
     raise DataError(f"{base}: missing; it holds the relevances for {path.name}")
 
 
-def _read_bytes(path: Path) -> Bytes:
+class _Rows:
+    """Rows that arrive in blocks; joined array by array, so that only one of them is ever there twice."""
+
+    def __init__(self, n_cols: int) -> None:
+        self.n_cols = n_cols
+        self.lengths, self.indices, self.values = list[Int64s](), list[Int32s](), list[Floats]()
+
+    def add(self, rows: Csr) -> None:
+        self.lengths.append(np.diff(rows.indptr))
+        self.indices.append(rows.indices)
+        self.values.append(rows.values)
+
+    def joined(self) -> Csr:
+        indptr = np.concatenate([np.zeros(1, np.int64), *self.lengths])
+        np.cumsum(indptr, out=indptr)
+        indices = np.concatenate([np.empty(0, np.int32), *self.indices])
+        self.indices.clear()
+        return Csr(indptr, indices, np.concatenate([np.empty(0, np.float32), *self.values]), self.n_cols)
+
+
+def _read_text(path: Path, keep_largest: bool = False) -> tuple[Csr, Csr | None]:
+    """Features and labels of a single file (`N D L`); the rows of one of a pair (`N D`), and None."""
+    blocks = _blocks(path)
+    first = next(blocks, b"")
+    header = _header(path, first)
+    n_rows, n_cols, n_labels = header if len(header) == 3 else (*header, 0)
+    rows, labels = _Rows(n_cols), _Rows(n_labels)
+    seen = 0
+    for block in chain([first[first.find(b"\n") + 1 or len(first) :]], blocks):
+        text = np.frombuffer(block, np.uint8)
+        n = min(max(n_rows - seen, 0), count_lines(text))  # lines beyond the promised number are only counted
+        some, some_labels, bad, lines = parse_rows(text, n, n_cols, n_labels)
+        if bad >= 0:
+            line = block.split(b"\n", bad + 1)[bad].decode("utf-8", "replace")
+            raise DataError(f"{path}, line {seen + bad + 2}: {explain_line(line, n_cols, n_labels)}")
+        rows.add(_tidy(path, some, seen, keep_largest))
+        labels.add(_tidy(path, some_labels, seen, keep_largest=True))
+        seen += lines
+    if seen != n_rows:
+        raise DataError(f"{path}: the header promises {n_rows} rows, the file has {seen}")
+    return rows.joined(), labels.joined() if len(header) == 3 else None
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    """The file's text, some whole lines at a time: all of it at once may be twice as large as the data in it."""
+    rest = b""
     try:
-        raw = path.read_bytes() if path.suffix == ".gz" else None
-        text = gzip.decompress(raw) if raw is not None else None
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            while block := file.read(_BLOCK):
+                whole, newline, rest = (rest + block).rpartition(b"\n")
+                if newline:
+                    yield whole + newline
     except (OSError, EOFError, zlib.error) as error:
+        if path.suffix != ".gz":
+            raise
         raise DataError(f"{path}: not a complete gzip file ({error})") from error
-    if text is not None:
-        buffer = np.frombuffer(text, np.uint8)
-    else:
-        buffer = np.memmap(path, np.uint8, "r") if path.stat().st_size else np.empty(0, np.uint8)
-    if buffer.size == 0:
+    if rest:
+        yield rest
+
+
+def _header(path: Path, text: bytes) -> tuple[int, ...]:
+    """The counts of the first line: rows, columns and, in a single file, labels."""
+    if not text:
         raise DataError(f"{path}: the file is empty")
-    if bytes(buffer[:2]) == b"\x1f\x8b":
+    if text[:2] == b"\x1f\x8b":
         raise DataError(f"{path}: this is a gzip file; name it {path.name}.gz")
-    return buffer
-
-
-def _header(path: Path, text: Bytes) -> tuple[list[int], int]:
-    """The counts of the first line and the offset of the second."""
-    first = bytes(text[:200]).split(b"\n", 1)[0]
+    first = text[:200].split(b"\n", 1)[0]
     words = first.split()
     if len(words) not in (2, 3) or not all(word.isdigit() and int(word) <= _MOST_IDS for word in words):
         shown = first[:60].decode("utf-8", "replace")
         raise DataError(f"{path}, line 1: the header must be counts, `N D L` or `N D`; got {shown!r}")
-    counts = [int(word) for word in words]
-    if counts[0] > text.size:  # a row takes at least its newline
-        raise DataError(f"{path}: the header promises {counts[0]} rows, the file has only {text.size} bytes")
-    return counts, len(first) + 1
-
-
-def _read_single(path: Path, text: Bytes, header: list[int], start: int) -> tuple[Csr, Csr]:
-    features, labels = _parsed(path, text, header, start)
-    return _tidy(path, features, keep_largest=False), _tidy(path, labels, keep_largest=True)
-
-
-def _read_pairs(path: Path, text: Bytes, header: list[int], start: int) -> Csr:
-    return _parsed(path, text, [*header, 0], start)[0]
-
-
-def _parsed(path: Path, text: Bytes, header: list[int], start: int) -> tuple[Csr, Csr]:
-    n_rows, n_features, n_labels = header
-    features, labels, bad, seen = parse_rows(text, start, n_rows, n_features, n_labels)
-    if bad >= 0:
-        line = bytes(text[start:]).split(b"\n", bad + 1)[bad].decode("utf-8", "replace")
-        raise DataError(f"{path}, line {bad + 2}: {explain_line(line, n_features, n_labels)}")
-    if seen != n_rows:
-        raise DataError(f"{path}: the header promises {n_rows} rows, the file has {seen}")
-    return features, labels
+    return tuple(int(word) for word in words)
 
 
 def _read_npz(path: Path) -> Csr:
@@ -191,13 +212,14 @@ def _read_npz(path: Path) -> Csr:
     if max(matrix.shape) > _MOST_IDS:
         raise DataError(f"{path}: {max(matrix.shape)} rows or columns; at most {_MOST_IDS} are possible")
     with np.errstate(over="ignore"):  # what is too large becomes infinite, and is told below
-        values = matrix.data.astype(np.float32)
+        values = matrix.data.astype(np.float32, copy=False)
     for cause, bad in (("NaN", np.isnan(values)), ("infinite", np.isinf(values)), ("negative", values < 0)):
         if bad.any():
             row = int(np.searchsorted(matrix.indptr, int(np.flatnonzero(bad)[0]), "right")) - 1
             raise DataError(f"{path}, row {row}: a value is {cause}; values must be finite and 0 or more")
-    rows = Csr(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), values, matrix.shape[1])
-    return _tidy(path, rows, keep_largest=path.name.endswith("_Y.npz"))
+    indptr, indices = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False)
+    rows = Csr(indptr, indices, values, matrix.shape[1])
+    return _tidy(path, rows, 0, keep_largest=path.name.endswith("_Y.npz"))
 
 
 def _checked(path: Path, features: Csr, relevance: Csr) -> Dataset:
@@ -206,45 +228,42 @@ def _checked(path: Path, features: Csr, relevance: Csr) -> Dataset:
     return Dataset(features, relevance)
 
 
-def _tidy(path: Path, rows: Csr, keep_largest: bool) -> Csr:
-    """Sort every row, merge duplicates (sum, or the largest), drop zeros."""
-    indptr = np.zeros_like(rows.indptr)
-    indices, values = np.empty_like(rows.indices), np.empty_like(rows.values)
-    n = _tidy_rows(rows.indptr, rows.indices, rows.values, keep_largest, indptr, indices, values)
-    if not np.isfinite(values[:n]).all():
-        row = int(np.searchsorted(indptr, int(np.flatnonzero(~np.isfinite(values[:n]))[0]), "right")) - 1
-        raise DataError(f"{path}, row {row}: the values of a duplicate id add up to more than a 32-bit float holds")
-    return Csr(indptr, indices[:n], values[:n], rows.n_cols)
+def _tidy(path: Path, rows: Csr, first: int, keep_largest: bool) -> Csr:
+    """Sort every row, merge duplicates (sum, or the largest), drop zeros, all in place; the file has `first` rows
+    before these."""
+    n = _tidy_rows(*rows[:3], keep_largest)
+    rows = rows._replace(indices=rows.indices[:n], values=rows.values[:n])
+    if not np.isfinite(rows.values).all():
+        row = int(np.searchsorted(rows.indptr, int(np.flatnonzero(~np.isfinite(rows.values))[0]), "right")) - 1
+        raise DataError(
+            f"{path}, row {first + row}: the values of a duplicate id add up to more than a 32-bit float holds"
+        )
+    return rows
 
 
 @kernel()
-def _tidy_rows(
-    indptr: Int64s,
-    indices: Int32s,
-    values: Floats,
-    keep_largest: bool,
-    out_indptr: Int64s,
-    out_indices: Int32s,
-    out_values: Floats,
-) -> int:
-    n = 0
+def _tidy_rows(indptr: Int64s, indices: Int32s, values: Floats, keep_largest: bool) -> int:
+    n, stop = 0, 0
     for i in range(indptr.size - 1):
-        start, stop = indptr[i], indptr[i + 1]
+        start, stop = stop, indptr[i + 1]
         ascending = True
         for j in range(start + 1, stop):
             ascending = ascending and indices[j - 1] < indices[j]
-        order = np.arange(stop - start) if ascending else np.argsort(indices[start:stop], kind="mergesort")
+        if not ascending:
+            order = np.argsort(indices[start:stop], kind="mergesort")
+            indices[start:stop] = indices[start:stop][order]
+            values[start:stop] = values[start:stop][order]
         row = n
-        for o in order:
-            index, value = indices[start + o], values[start + o]
+        for j in range(start, stop):  # what is written lies before what is still to be read
+            index, value = indices[j], values[j]
             if value == 0.0:
                 continue
-            if n > row and out_indices[n - 1] == index:
-                before = out_values[n - 1]
-                out_values[n - 1] = max(before, value) if keep_largest else before + value
+            if n > row and indices[n - 1] == index:
+                before = values[n - 1]
+                values[n - 1] = max(before, value) if keep_largest else before + value
             else:
-                out_indices[n] = index
-                out_values[n] = value
+                indices[n] = index
+                values[n] = value
                 n += 1
-        out_indptr[i + 1] = n
+        indptr[i + 1] = n
     return n

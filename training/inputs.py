@@ -17,7 +17,7 @@ import numpy.typing as npt
 from core.errors import DataError
 from core.format import create_array, map_arrays, read_manifest, write_manifest, written_aside
 from core.relevance import BINARY, Weighting, graded_weighting, propensity_weighting
-from core.sparse import Csr, transformed, transpose
+from core.sparse import Csr, column_counts, transformed, transpose
 from training.dataset import Dataset
 from training.params import Params
 from training.partition import label_centroids
@@ -45,15 +45,15 @@ class Inputs(NamedTuple):
 
 def weighting_of(params: Params, data: Dataset) -> Weighting:
     if params.propensity is not None:
-        counts = np.bincount(data.relevance.indices, minlength=data.n_labels).astype(np.int32)
+        counts = column_counts(data.relevance).astype(np.int32)
         return propensity_weighting(counts, data.n_points, *params.propensity)
     return BINARY if params.relevance == "binary" else graded_weighting(data.relevance)
 
 
 def feature_weights(features: Csr, power: float) -> npt.NDArray[np.float32]:
     """idf^power with idf = ln((1 + N)/(1 + df)) + 1."""
-    frequency = np.bincount(features.indices, minlength=features.n_cols)
-    return np.asarray((np.log((1 + features.n_rows) / (1 + frequency)) + 1) ** power, np.float32)
+    idf = np.log((1 + features.n_rows) / (1 + column_counts(features))) + 1
+    return np.asarray(idf**power, np.float32)
 
 
 def check_trainable(data: Dataset) -> None:

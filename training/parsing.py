@@ -27,18 +27,22 @@ _LARGEST = float(np.finfo(np.float32).max)
 _VALUE = re.compile(r"\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?", re.ASCII)
 
 
-def parse_rows(text: Bytes, start: int, n_rows: int, n_features: int, n_labels: int) -> tuple[Csr, Csr, int, int]:
-    """Parse `n_rows` lines from byte `start`. With n_labels = 0 the lines are pairs, without a label list.
+def count_lines(text: Bytes) -> int:
+    """Lines of a text; the last may lack its newline."""
+    return _count(text, _NEWLINE) + int(text.size > 0 and text[-1] != _NEWLINE)
+
+
+def parse_rows(text: Bytes, n_rows: int, n_features: int, n_labels: int) -> tuple[Csr, Csr, int, int]:
+    """Parse the first `n_rows` lines of a text. With n_labels = 0 the lines are pairs, without a label list.
 
     Returns features, labels (value 1 each), the number of the first bad row (or -1) and the rows seen in the
     text, which the caller compares with its header. Rows are as written: unsorted, with duplicates.
     """
-    body = text[start:]
-    room = _count(body, _COLON)
-    label_room = _count(body, _COMMA) + n_rows if n_labels else 0
+    room = _count(text, _COLON)
+    label_room = _count(text, _COMMA) + n_rows if n_labels else 0
     indptr, indices, values = np.zeros(n_rows + 1, np.int64), np.empty(room, np.int32), np.empty(room, np.float32)
     label_indptr, label_ids = np.zeros(n_rows + 1, np.int64), np.empty(label_room, np.int32)
-    bad, seen = _parse(body, n_features, n_labels, indptr, indices, values, label_indptr, label_ids)
+    bad, seen = _parse(text, n_features, n_labels, indptr, indices, values, label_indptr, label_ids)
     features = Csr(indptr, indices[: indptr[-1]], values[: indptr[-1]], n_features)
     n_label_ids = int(label_indptr[-1])
     labels = Csr(label_indptr, label_ids[:n_label_ids], np.ones(n_label_ids, np.float32), n_labels)

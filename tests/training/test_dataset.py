@@ -55,6 +55,19 @@ def test_npz(tmp_path: Path) -> None:
     assert dense(read_dataset(tmp_path / "tst_X.npz", "train")) == EXPECTED
 
 
+@pytest.mark.parametrize("size", [1, 7, 20])
+def test_text_is_read_in_blocks_of_any_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr("training.dataset._BLOCK", size)
+    for ending in (".txt", ".txt.gz"):
+        for text in (SINGLE, SINGLE.removesuffix("\n")):
+            assert dense(read_dataset(write(tmp_path / f"any{ending}", text), "train")) == EXPECTED
+        for line, message in (("0 1:x\n", "line 5: feature 1: 'x'"), ("0 1:3e38 1:3e38\n", "row 3: the values of a")):
+            with pytest.raises(DataError, match=message):
+                read_dataset(write(tmp_path / f"bad{ending}", SINGLE.replace("3 5 4", "4 5 4") + line), "train")
+        with pytest.raises(DataError, match="promises 3 rows, the file has 6"):
+            read_dataset(write(tmp_path / f"more{ending}", SINGLE + "\n0 9:bad\n\n"), "train")
+
+
 def test_graded_values_and_duplicate_labels(tmp_path: Path) -> None:
     write(tmp_path / "trn_X_Xf.txt", "2 2\n0:1\n1:1\n")
     write(tmp_path / "trn_X_Y.txt", "2 3\n2:0.25 0:1 2:0.5\n1:0\n")
@@ -79,10 +92,10 @@ def test_a_directory_means_its_part(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("", "bad.txt: the file is empty"),
-        ("3 5\n", "…_Xf.txt"),
+        ("1 5\n0:1\n", "…_Xf.txt"),
         ("x y z\n", "line 1: the header must be counts"),
         ("1 2 3 4\n", "line 1: the header must be counts"),
-        ("99999999 5 4\n0 0:1\n", "the header promises 99999999 rows, the file has only"),
+        ("99999999 5 4\n0 0:1\n", "the header promises 99999999 rows, the file has 1"),
         ("3 5 4\n0 0:1\n", "the header promises 3 rows, the file has 1"),
         ("1 5 4\n0 0:1\n0 0:1\n", "the header promises 1 rows, the file has 2"),
         ("2 5 4\n0 0:1\n0 5:1\n", "line 3: feature id 5 is out of range; the header says 5 (0 … 4)"),

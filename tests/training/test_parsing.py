@@ -40,7 +40,7 @@ def test_good_lines_are_read_as_python_reads_them(rows: list[str], newline: str,
     text = newline.join(rows) + (newline if final else "")
     if not text:
         return
-    features, labels, bad, seen = parse_rows(np.frombuffer(text.encode(), np.uint8), 0, len(rows), 20, 9)
+    features, labels, bad, seen = parse_rows(np.frombuffer(text.encode(), np.uint8), len(rows), 20, 9)
     if not final and not rows[-1]:
         return  # a last line of nothing, without its newline, is no line
     assert (bad, seen) == (-1, len(rows))
@@ -58,7 +58,7 @@ def test_good_lines_are_read_as_python_reads_them(rows: list[str], newline: str,
 def test_a_line_is_refused_exactly_when_python_refuses_it(line: str) -> None:
     if not line or line.strip("\t") != line:
         return
-    _, _, bad, _ = parse_rows(np.frombuffer((line + "\n").encode(), np.uint8), 0, 1, 5, 3)
+    _, _, bad, _ = parse_rows(np.frombuffer((line + "\n").encode(), np.uint8), 1, 5, 3)
     tabless = line.replace("\t", " ")
     assert (bad == 0) == (plain(tabless, 5, 3) is None)
     if bad == 0:
@@ -82,5 +82,5 @@ def test_a_line_is_refused_exactly_when_python_refuses_it(line: str) -> None:
     ],
 )
 def test_the_cause_is_named(line: str, cause: str) -> None:
-    assert parse_rows(np.frombuffer(line.encode(), np.uint8), 0, 1, 5, 3)[2] == 0
+    assert parse_rows(np.frombuffer(line.encode(), np.uint8), 1, 5, 3)[2] == 0
     assert cause in explain_line(line, 5, 3)
