@@ -179,7 +179,7 @@ def main() -> None:
 def train(data: Path, out: Path, threads: int, tuned: bool, choice: Path | None, resume: bool, **options: Any) -> None:
     """Train a model on DATA (a directory's train part, or a file)."""
     from training.dataset import read_dataset
-    from training.fit import fit
+    from training.fit import begin, finish
 
     if tuned and choice:
         raise UsageError("--tune and --choice both decide the costs: give one of them")
@@ -194,13 +194,15 @@ def train(data: Path, out: Path, threads: int, tuned: bool, choice: Path | None,
         params = _read_choice(choice).apply(params)
     if tuned:
         params = _tuned(dataset, params, threads, out.with_name(f"{out.name}.choice.json"), resume)
+    begin(dataset, params, out, resume)
+    del dataset  # the rest of the run reads its prepared inputs
     with _progress("training", "nodes") as progress:
         task = progress.add_task("growing trees", total=None)
 
         def on_progress(done: int, total: int, depth: int) -> None:
             progress.update(task, completed=done, total=total or None, description=f"level {depth}")
 
-        fit(dataset, params, out, threads, resume, on_progress)
+        finish(out, threads, on_progress)
     size = sum(file.stat().st_size for file in out.iterdir())
     _err.print(f"{out}: {params.trees} trees, {size / 1e6:.1f} MB")
 
@@ -394,23 +396,17 @@ def inspect(model: Path, verify: bool) -> None:
 @_reported
 def make_data(out: Path, labels: int, points: int, features: int, words: int, seed: int) -> None:
     """Write made-up data with topics, Zipfian words and graded relevance to the directory OUT."""
-    from scipy import sparse
-
-    from core.sparse import to_scipy
+    from training.dataset import write_dataset
     from training.synth import make_points, make_world
 
     if out.exists():
         raise UsageError(f"{out} exists; remove it or choose another name")
     with _err.status("making data"):
         world = make_world(labels, features, seed)
-        parts = {
-            "trn": make_points(world, points, words, seed),
-            "tst": make_points(world, -(-points // 4), words, seed + 1),
-        }
+        train, test = make_points(world, points, words, seed), make_points(world, -(-points // 4), words, seed + 1)
         out.mkdir(parents=True)
-        for name, part in parts.items():
-            sparse.save_npz(out / f"{name}_X.npz", to_scipy(part.features))
-            sparse.save_npz(out / f"{name}_Y.npz", to_scipy(part.relevance))
+        write_dataset(out, "train", train)
+        write_dataset(out, "test", test)
     _err.print(f"{out}: {points} + {-(-points // 4)} points, {features} features, {labels} labels")
 
 

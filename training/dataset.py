@@ -25,7 +25,7 @@ from scipy import sparse
 
 from core.errors import DataError
 from core.jit import kernel
-from core.sparse import Csr, Floats, Int32s, Int64s, take_rows
+from core.sparse import Csr, Floats, Int32s, Int64s, take_rows, to_scipy
 from training.parsing import count_lines, explain_line, parse_rows
 
 Part = Literal["train", "test"]
@@ -70,6 +70,12 @@ def hold_out(data: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset]:
         Dataset(take_rows(data.features, kept), take_rows(data.relevance, kept)),
         Dataset(take_rows(data.features, out), take_rows(data.relevance, out)),
     )
+
+
+def write_dataset(directory: Path, part: Part, data: Dataset) -> None:
+    """Write a part of a directory, as a scipy `.npz` pair."""
+    for name, rows in zip("XY", data, strict=True):
+        sparse.save_npz(directory / f"{_PREFIXES[part][0]}_{name}.npz", to_scipy(rows))
 
 
 def read_dataset(path: Path, part: Part) -> Dataset:

@@ -6,8 +6,6 @@ finished units with `resume`, and ends byte for byte where an uninterrupted one 
 
 from __future__ import annotations
 
-import json
-import shutil
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -20,19 +18,20 @@ import numpy as np
 from core import __version__
 from core.calibration import Calibration, fit_isotonic
 from core.engine import Engine
-from core.errors import ResumeError, UsageError
+from core.errors import UsageError
 from core.format import create_array, write_manifest, written_aside
 from core.metrics import relevance_of
 from core.model import FORMAT, VERSION, open_model
 from core.sparse import Int64s
-from training.dataset import Dataset, hold_out
+from training.dataset import Dataset, hold_out, read_dataset, write_dataset
 from training.evaluate import scores_for_evaluation, weighting_for
 from training.executors import Task, run_on_threads
 from training.fragments import Fragment, Tree, load_arrays, save_arrays, write_shards
-from training.inputs import Inputs, check_trainable, open_inputs, prepare
+from training.inputs import Inputs, check_trainable, open_inputs, prepare, prepare_centroids
 from training.params import Params
 from training.partition import collapse, label_centroids, skeleton
-from training.units import fit_subtrees, fit_top, load_top, save_top, subtree_groups
+from training.units import fit_subtrees, fit_top, grow_tree, load_top, save_top, subtree_groups
+from training.work import Job, claim, claimed_by, locked, remove, work_of
 
 _HELD_OUT = 0.1  # share of the points that calibration is fitted on
 
@@ -43,61 +42,63 @@ def fit(
     data: Dataset, params: Params, out: Path, threads: int, resume: bool = False, on_progress: OnProgress | None = None
 ) -> None:
     """Train a model and write it to `out`, which must not exist."""
-    out = Path(out)
-    work = out.with_name(f"{out.name}.work")
-    if out.exists() and not (resume and work.exists()):
-        raise UsageError(f"{out} exists; remove it or choose another name")
     if threads < 1:
         raise UsageError(f"threads must be at least 1, got {threads}")
+    begin(data, params, out, resume)
+    finish(out, threads, on_progress)
+
+
+def begin(data: Dataset, params: Params, out: Path, resume: bool = False) -> None:
+    """Write down what is to be trained, and its inputs. `finish` reads these files, so the caller may let the data set
+    go: the run then needs its memory for itself."""
+    out = Path(out)
+    work = work_of(out)
+    if out.exists() and not (resume and work.exists()):
+        raise UsageError(f"{out} exists; remove it or choose another name")
     check_trainable(data)
-    fingerprint = data.fingerprint()
-    job = {"xreg": __version__, "params": params.as_json(), "data": fingerprint}
-    _claim(work, json.dumps(job, indent=1), resume)
-    if out.exists():  # killed between the model's last step and the removal of its work
-        _remove(work)
-        return
-    if not (work / "inputs").exists():
-        prepare(data, params, work / "inputs")
-    inputs = open_inputs(work / "inputs")
-    _Units(inputs, params, work, on_progress).run(threads)
-    if params.recipe.calibration == "isotonic":
-        _calibrate(data, params, work, threads, on_progress)
-    _assemble(inputs, params, work, out, fingerprint)
-    _remove(work)
+    work.mkdir(parents=True, exist_ok=True)
+    with locked(work):
+        claim(work, Job(params, data.fingerprint()), resume)
+        if not (work / "inputs").exists():
+            prepare(data, params, work / "inputs")
+        if params.recipe.calibration == "isotonic" and not (work / "held").exists():
+            _begin_calibration(data, params, work)
 
 
-def _remove(work: Path) -> None:
-    """Take the work directory's name away before its contents: what is left of a kill is never taken for a run."""
-    finished = work.with_name(f".{work.name}.finished")
-    shutil.rmtree(finished, ignore_errors=True)
-    work.rename(finished)
-    shutil.rmtree(finished)
+def finish(out: Path, threads: int, on_progress: OnProgress | None = None) -> None:
+    """Train what was begun and write the model to `out`."""
+    out = Path(out)
+    work = work_of(out)
+    with locked(work):
+        if not out.exists():  # else killed between the model's last step and the removal of its work
+            params, fingerprint = claimed_by(work)
+            inputs = open_inputs(work / "inputs")
+            if not (work / "centroids").exists():
+                prepare_centroids(inputs, params, work / "centroids")
+            _Units(inputs, params, work, on_progress).run(threads)
+            if params.recipe.calibration == "isotonic":
+                _calibrate(work, threads, on_progress)
+            _assemble(inputs, params, work, out, fingerprint)
+        remove(work)
 
 
-def _claim(work: Path, job: str, resume: bool) -> None:
-    """Make the work directory ours, or make sure that it is."""
-    path = work / "job.json"
-    if path.exists() and not resume:
-        raise ResumeError(f"{work} holds an unfinished run; go on with --resume, or remove it to begin anew")
-    if path.exists() and path.read_text() != job:
-        raise ResumeError(f"{work} belongs to a run with other data, options or version; remove it to begin anew")
-    if not path.exists():
-        shutil.rmtree(work, ignore_errors=True)  # without its job it is nobody's
-        work.mkdir(parents=True)
-        aside = path.with_suffix(".writing")
-        aside.write_text(job)
-        aside.replace(path)
+def _begin_calibration(data: Dataset, params: Params, work: Path) -> None:
+    """A run of its own on nine tenths of the points, and the last tenth beside it."""
+    kept, held = hold_out(data, _HELD_OUT, params.seed)
+    plain = replace(params, recipe=replace(params.recipe, calibration="none"))
+    begin(kept, plain, work / "calibration", resume=True)
+    with written_aside(work / "held") as aside:
+        write_dataset(aside, "test", held)
 
 
-def _calibrate(data: Dataset, params: Params, work: Path, threads: int, on_progress: OnProgress | None) -> None:
-    """Train on nine tenths, answer the last, fit the map from score to relevance; a unit like any other."""
+def _calibrate(work: Path, threads: int, on_progress: OnProgress | None) -> None:
+    """Finish the run on nine tenths, answer the last, fit the map from score to relevance; a unit like any other."""
     if (work / "calibration.npz").exists():
         return
-    kept, held = hold_out(data, _HELD_OUT, params.seed)
     model = work / "calibration"
-    if not model.exists():
-        plain = replace(params, recipe=replace(params.recipe, calibration="none"))
-        fit(kept, plain, model, threads, resume=True, on_progress=on_progress)
+    if work_of(model).exists():
+        finish(model, threads, on_progress)
+    held = read_dataset(work / "held", "test")
     engine = Engine.open(model, verify=False)
     scores = scores_for_evaluation(engine, held, None, None, threads)
     truth = weighting_for(engine.model, None).apply(held.relevance)
@@ -122,7 +123,8 @@ class _Units:
         path = top_path(self.work, tree)
         resumed = path.exists()
         if not resumed:
-            save_top(path, fit_top(self.inputs, self.params, tree, self._node_done))
+            shape = grow_tree(self.work / "centroids", self.params, tree)
+            save_top(path, fit_top(self.inputs, self.params, shape, tree, self._node_done))
         top = load_top(path)
         if resumed:
             self._nodes_found(top.fragment)

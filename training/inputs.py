@@ -1,9 +1,12 @@
-"""What every unit of training reads: a data set prepared once, as mapped arrays in a directory.
+"""What every unit of training reads: a data set prepared once, as mapped arrays in directories.
 
-x_ptr, x_feature, x_value        points in the model's features, unit rows
-y_ptr, y_point, y_value          the scaled relevances, by label
-c_ptr, c_feature, c_value        label centroids for growing the trees
-feature_weight                   idf^power of every feature
+    inputs      x_ptr, x_feature, x_value   points in the model's features, unit rows
+                y_ptr, y_point, y_value     the scaled relevances, by label
+                feature_weight              idf^power of every feature
+    centroids   c_ptr, c_feature, c_value   label centroids, made from the inputs
+
+Centroids are a directory of their own because only growing a tree reads them: they may be as large as the data, and
+pages that are no longer mapped are no longer ours.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from training.dataset import Dataset
 from training.params import Params
 from training.partition import label_centroids
 
-_FORMAT, _VERSION = "xreg-inputs", 1
+_FORMAT, _CENTROIDS, _VERSION = "xreg-inputs", "xreg-centroids", 2
 
 
 class Inputs(NamedTuple):
@@ -30,7 +33,6 @@ class Inputs(NamedTuple):
 
     features: Csr
     by_label: Csr
-    centroids: Csr
     feature_weight: npt.NDArray[np.float32]
     scale: float
 
@@ -68,20 +70,31 @@ def check_trainable(data: Dataset) -> None:
 def prepare(data: Dataset, params: Params, directory: Path) -> None:
     """Write the inputs of training, or nothing."""
     weighting = weighting_of(params, data)
-    by_label = transpose(weighting.apply(data.relevance))
     weight = feature_weights(data.features, params.recipe.idf_power)
-    points = transformed(data.features, params.recipe.value_power, weight)
-    centroids = label_centroids(points, by_label, params.recipe.centroid_features)
-    arrays: dict[str, npt.NDArray[Any]] = {"feature_weight": weight}
-    for prefix, index, rows in (("x", "feature", points), ("y", "point", by_label), ("c", "feature", centroids)):
-        arrays[f"{prefix}_ptr"] = rows.indptr
-        arrays[f"{prefix}_{index}"] = rows.indices
-        arrays[f"{prefix}_value"] = rows.values
     with written_aside(directory) as aside:
-        for name, array in arrays.items():
-            create_array(aside, name, array.dtype, len(array))[:] = array
+        _write(aside, "feature_weight", weight)
+        _write_rows(aside, "x", "feature", transformed(data.features, params.recipe.value_power, weight))
+        _write_rows(aside, "y", "point", transpose(weighting.apply(data.relevance)))
         fields = {"format": _FORMAT, "version": _VERSION, "scale": weighting.scale, "features": data.n_features}
         write_manifest(aside, fields)
+
+
+def prepare_centroids(inputs: Inputs, params: Params, directory: Path) -> None:
+    """Write the label centroids, or nothing."""
+    centroids = label_centroids(inputs.features, inputs.by_label, params.recipe.centroid_features)
+    with written_aside(directory) as aside:
+        _write_rows(aside, "c", "feature", centroids)
+        write_manifest(aside, {"format": _CENTROIDS, "version": _VERSION, "features": centroids.n_cols})
+
+
+def _write_rows(directory: Path, prefix: str, index: str, rows: Csr) -> None:
+    _write(directory, f"{prefix}_ptr", rows.indptr)
+    _write(directory, f"{prefix}_{index}", rows.indices)
+    _write(directory, f"{prefix}_value", rows.values)
+
+
+def _write(directory: Path, name: str, array: npt.NDArray[Any]) -> None:
+    create_array(directory, name, array.dtype, len(array))[:] = array
 
 
 def open_inputs(directory: Path) -> Inputs:
@@ -91,7 +104,12 @@ def open_inputs(directory: Path) -> Inputs:
     return Inputs(
         Csr(a["x_ptr"], a["x_feature"], a["x_value"], n_features),
         Csr(a["y_ptr"], a["y_point"], a["y_value"], n_points),
-        Csr(a["c_ptr"], a["c_feature"], a["c_value"], n_features),
         a["feature_weight"],
         float(manifest["scale"]),
     )
+
+
+def open_centroids(directory: Path) -> Csr:
+    manifest = read_manifest(directory, _CENTROIDS, _VERSION)
+    a = map_arrays(directory, manifest, checksums=False)
+    return Csr(a["c_ptr"], a["c_feature"], a["c_value"], int(manifest["features"]))

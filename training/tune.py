@@ -21,9 +21,9 @@ from training.evaluate import THRESHOLD, scores_for_evaluation, weighting_for
 from training.executors import run_on_threads
 from training.fit import write_model
 from training.fragments import Fragment
-from training.inputs import Inputs, check_trainable, open_inputs, prepare
+from training.inputs import Inputs, check_trainable, open_inputs, prepare, prepare_centroids
 from training.params import Choice, Loss, Params
-from training.units import Top, fit_subtrees, fit_top, route, subtree_groups
+from training.units import Top, fit_subtrees, fit_top, grow_tree, route, subtree_groups
 
 _HELD_OUT = 0.2
 _NOISE = 0.2  # differences in merit below this are chance
@@ -87,6 +87,8 @@ class _Study:
         self.held, self.params, self.threads, self.directory, self.on_trial = held, params, threads, directory, on_trial
         prepare(kept, params, directory / "inputs")
         self.inputs: Inputs = open_inputs(directory / "inputs")
+        prepare_centroids(self.inputs, params, directory / "centroids")
+        self.shape = grow_tree(directory / "centroids", params, tree=0)
         self.tops: dict[float, Top] = {}
         self.engines: dict[Choice, Engine] = {}
         self.trials: dict[Choice, Trial] = {}
@@ -160,7 +162,7 @@ class _Study:
     def _fit(self, params: Params) -> tuple[Top, list[Fragment]]:
         top = self.tops.get(params.recipe.route.cost)
         if top is None:
-            top = fit_top(self.inputs, params, 0, lambda depth: None)
+            top = fit_top(self.inputs, params, self.shape, 0, lambda depth: None)
             self.tops[params.recipe.route.cost] = top
         if params.recipe.routed:
             top = top._replace(routed=route(self.inputs, params, top.shape, top.fragment))

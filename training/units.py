@@ -19,7 +19,7 @@ import numpy.typing as npt
 from core.kernels.beam import route_rows
 from core.sparse import Floats, Int64s
 from training.fragments import Fitted, Fragment, join, load_arrays, save_arrays, upper_tree
-from training.inputs import Inputs
+from training.inputs import Inputs, open_centroids
 from training.nodes import Problem, fit_node
 from training.params import Params
 from training.partition import Shape, collapse, grow
@@ -68,9 +68,13 @@ def subtree_groups(shape: Shape, params: Params) -> list[Int64s]:
     return np.split(roots, np.flatnonzero(np.diff(labels_before // per_unit)) + 1)
 
 
-def fit_top(inputs: Inputs, params: Params, tree: int, on_node: OnNode) -> Top:
-    """Grow a tree and fit its nodes above the cut, level by level; each is trained on what those above send it."""
-    shape = collapse(grow(inputs.centroids, params.max_leaf, params.seed, tree), params.recipe.widest)
+def grow_tree(centroids: Path, params: Params, tree: int) -> Shape:
+    """The shape of a tree; the label centroids in this directory stay mapped no longer than it grows."""
+    return collapse(grow(open_centroids(centroids), params.max_leaf, params.seed, tree), params.recipe.widest)
+
+
+def fit_top(inputs: Inputs, params: Params, shape: Shape, tree: int, on_node: OnNode) -> Top:
+    """Fit the nodes of a tree above the cut, level by level; each is trained on what those above send it."""
     cut = subtree_roots(shape, params)
     above = np.setdiff1d(np.flatnonzero(shape.depth <= shape.depth[cut].max()), cut)
     above = above[shape.child[above] >= 0]

@@ -85,7 +85,7 @@ def test_unfinished_work_is_neither_lost_nor_mixed_up(
         fit(sample[1], params, out, 1, resume=True)
     times = {file: file.stat().st_mtime_ns for file in (tmp_path / "m.work").glob("*.npz")}
     with monkeypatch.context() as patch:
-        patch.setattr("training.fit._remove", lambda work: None)
+        patch.setattr("training.fit.remove", lambda work: None)
         fit(sample[0], params, out, 1, resume=True)
     assert times == {file: file.stat().st_mtime_ns for file in (tmp_path / "m.work").glob("*.npz")}
 
@@ -192,7 +192,7 @@ def test_killed_after_the_last_step_resume_only_cleans_up(
     sample: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("training.fit._remove", lambda work: None)
+        patch.setattr("training.fit.remove", lambda work: None)
         fit(sample[0], PARAMS["paper"], tmp_path / "m", 2)
     before = digest(tmp_path / "m")
     fit(sample[0], PARAMS["paper"], tmp_path / "m", 2, resume=True)
