@@ -123,23 +123,30 @@ def _partner(path: Path, mine: str, other: str) -> Path:
 
 
 class _Rows:
-    """Rows that arrive in blocks; joined array by array, so that only one of them is ever there twice."""
+    """Rows that arrive in blocks, in arrays that grow where they are: a list of blocks would be there twice when it is
+    joined, and leave holes behind."""
 
     def __init__(self, n_cols: int) -> None:
-        self.n_cols = n_cols
-        self.lengths, self.indices, self.values = list[Int64s](), list[Int32s](), list[Floats]()
+        self.n_cols, self.nnz = n_cols, 0
+        self.lengths, self.indices, self.values = list[Int64s](), np.empty(0, np.int32), np.empty(0, np.float32)
 
     def add(self, rows: Csr) -> None:
+        start, self.nnz = self.nnz, self.nnz + rows.nnz
+        if self.nnz > len(self.indices):
+            self._resize(self.nnz + self.nnz // 8)
         self.lengths.append(np.diff(rows.indptr))
-        self.indices.append(rows.indices)
-        self.values.append(rows.values)
+        self.indices[start : self.nnz] = rows.indices
+        self.values[start : self.nnz] = rows.values
 
     def joined(self) -> Csr:
         indptr = np.concatenate([np.zeros(1, np.int64), *self.lengths])
         np.cumsum(indptr, out=indptr)
-        indices = np.concatenate([np.empty(0, np.int32), *self.indices])
-        self.indices.clear()
-        return Csr(indptr, indices, np.concatenate([np.empty(0, np.float32), *self.values]), self.n_cols)
+        self._resize(self.nnz)
+        return Csr(indptr, self.indices, self.values, self.n_cols)
+
+    def _resize(self, size: int) -> None:
+        self.indices.resize(size)
+        self.values.resize(size)
 
 
 def _read_text(path: Path, keep_largest: bool = False) -> tuple[Csr, Csr | None]:

@@ -30,7 +30,7 @@ from training.fragments import Fragment, Tree, load_arrays, save_arrays, write_s
 from training.inputs import Inputs, check_trainable, open_inputs, prepare, prepare_centroids
 from training.params import Params
 from training.partition import collapse, label_centroids, skeleton
-from training.units import fit_subtrees, fit_top, grow_tree, load_top, save_top, subtree_groups
+from training.units import fit_subtrees, fit_top, grow_tree, load_routed, load_shape, load_top, save_top, subtree_groups
 from training.work import Job, claim, claimed_by, locked, remove, work_of
 
 _HELD_OUT = 0.1  # share of the points that calibration is fitted on
@@ -125,26 +125,25 @@ class _Units:
         if not resumed:
             shape = grow_tree(self.work / "centroids", self.params, tree)
             save_top(path, fit_top(self.inputs, self.params, shape, tree, self._node_done))
-        top = load_top(path)
         if resumed:
-            self._nodes_found(top.fragment)
-        groups = subtree_groups(top.shape, self.params)
+            self._nodes_found(load_arrays(path, "fragment.nodes")["fragment.nodes"])
+        groups = subtree_groups(load_shape(path), self.params)
         return [partial(self.subtrees, tree, unit, roots) for unit, roots in enumerate(groups)]
 
     def subtrees(self, tree: int, unit: int, roots: Int64s) -> Iterable[Task]:
         path = unit_path(self.work, tree, unit)
         if not path.exists():
-            top = load_top(top_path(self.work, tree))
-            fragment = fit_subtrees(self.inputs, self.params, tree, top, roots, self._node_done)
+            shape, routed = load_shape(top_path(self.work, tree)), load_routed(top_path(self.work, tree))
+            fragment = fit_subtrees(self.inputs, self.params, shape, tree, routed, roots, self._node_done)
             save_arrays(path, fragment._asdict())
         else:
-            self._nodes_found(_load_fragment(path))
+            self._nodes_found(load_arrays(path, "nodes")["nodes"])
         return ()
 
-    def _nodes_found(self, fragment: Fragment) -> None:
+    def _nodes_found(self, nodes: Int64s) -> None:
         """Nodes that an earlier run finished count as done."""
         with self.lock:
-            self.done += len(fragment.nodes)
+            self.done += len(nodes)
 
     def _node_done(self, depth: int) -> None:
         with self.lock:

@@ -122,9 +122,10 @@ def save_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
     aside.replace(path)
 
 
-def load_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
+def load_arrays(path: Path, prefix: str = "") -> dict[str, npt.NDArray[Any]]:
+    """The arrays of a file whose names begin with `prefix`; the others are not read."""
     with np.load(path, allow_pickle=False) as arrays:
-        return dict(arrays)
+        return {name: arrays[name] for name in arrays.files if name.startswith(prefix)}
 
 
 def write_shards(directory: Path, trees: Sequence[Tree], n_features: int) -> None:

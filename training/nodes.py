@@ -10,7 +10,7 @@ import numpy as np
 from core.jit import kernel
 from core.sparse import Csr, Floats, Int32s, Int64s
 from training.params import Recipe, Regression
-from training.pruning import Block, clip_thresholds, drop, energy_thresholds, pack
+from training.pruning import Block, clip_thresholds, drop, energy_thresholds, pack, side_by_side
 from training.solvers import LOGISTIC, RIDGE, descend
 
 _COLUMNS = 64  # edges solved together: their weights for a few thousand features fit the second-level cache
@@ -20,34 +20,34 @@ class Problem(NamedTuple):
     """The targets of a node's edges, computed for some of them at a time: all of a wide root's would be large."""
 
     n_edges: int
-    targets: Callable[[int, int], Floats]  # first edge, last edge → z [points, edges]
+    targets: Callable[[int, int, Floats], None]  # first edge, last edge, z [points, edges or more], all 0 → z
 
 
 def fit_node(
     features: Csr, points: Int64s, problem: Problem, costs: Floats, how: Regression, recipe: Recipe, seed: int
 ) -> Block:
-    """All edges of a node, some columns at a time."""
+    """All edges of a node, some columns at a time; each run of columns is packed before the next is solved."""
     local, kept = gather(features, points)
-    columns = []
-    for at in range(0, problem.n_edges, _COLUMNS):
-        z = problem.targets(at, min(at + _COLUMNS, problem.n_edges))
-        weights = _fit_columns(local, _padded(z), costs, how, recipe, seed + at)
-        columns.append(np.ascontiguousarray(weights[:, : z.shape[1]]))
-    return pack(kept, columns)
+    blocks = []
+    for first in range(0, problem.n_edges, _COLUMNS):
+        last = min(first + _COLUMNS, problem.n_edges)
+        z = np.zeros((len(points), _padded(last - first)), np.float32)
+        problem.targets(first, last, z)
+        blocks.append(pack(_fit_columns(local, z, costs, how, recipe, seed + first), last - first))
+    return side_by_side(kept, blocks)
 
 
-def _padded(z: Floats) -> Floats:
-    """Targets with columns of 0 up to a whole number of vectors: a loop's scalar rest costs more than they do."""
-    width = z.shape[1]
+def _padded(width: int) -> int:
+    """Columns up to a whole number of vectors, with targets of 0: a loop's scalar rest costs more than they do."""
     vector = 8 if width <= 8 else 16
-    rest = 0 if width <= 2 else -width % vector
-    return np.pad(z, ((0, 0), (0, rest)))
+    return width if width <= 2 else width + -width % vector
 
 
 def _fit_columns(local: Csr, z: Floats, costs: Floats, how: Regression, recipe: Recipe, seed: int) -> Floats:
+    """W [features + 1, columns of z]; z may be overwritten."""
     weights = np.zeros((local.n_cols + 1, z.shape[1]), np.float32)
     loss = LOGISTIC if how.loss == "logistic" else RIDGE
-    duals = z.copy() if loss == LOGISTIC else np.zeros_like(z)
+    duals = z if loss == LOGISTIC else np.zeros_like(z)  # only a ridge step looks at its target again
     rows = (local.indptr, local.indices, local.values)
     descend(*rows, costs, z, loss, how.passes, False, seed, weights, duals)
     thresholds = np.empty(z.shape[1], np.float32)

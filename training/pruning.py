@@ -8,6 +8,7 @@ Survivors become 8-bit integers with one step per edge; the bias stays a float.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -77,47 +78,82 @@ def drop(weights: Floats, thresholds: Floats) -> None:
                 weights[f, e] = 0.0
 
 
-def pack(features: Int32s, columns: list[Floats]) -> Block:
-    """The non-zeros of W, given as blocks of columns [features + 1, edges of the block], as a Block."""
-    widths = [block.shape[1] for block in columns]
+def pack(weights: Floats, n_edges: int) -> Block:
+    """The non-zeros of the first columns of W [features + 1, n_edges or more], the bias row last."""
+    counts = np.zeros(len(weights) - 1, np.int64)
+    _count(weights, n_edges, counts)
+    rows = np.flatnonzero(counts).astype(np.int32)
+    row_ptr = np.concatenate([[0], np.cumsum(counts[rows])])
+    edges, packed = np.empty(row_ptr[-1], np.uint16), np.empty(row_ptr[-1], np.int8)
+    steps, biases = np.zeros(n_edges, np.float32), np.empty(n_edges, np.float32)
+    _quantise(weights, edges, packed, steps, biases)
+    return Block(rows, row_ptr, edges, packed, steps, biases)
+
+
+def side_by_side(features: Int32s, blocks: Sequence[Block]) -> Block:
+    """Blocks of columns over the same rows as one block; row r of theirs is feature features[r]."""
     counts = np.zeros(len(features), np.int64)
-    for block in columns:
-        counts += np.count_nonzero(block[:-1], axis=1)
+    for block in blocks:
+        counts[block.features] += np.diff(block.row_ptr)
     alive = counts > 0
     row_ptr = np.concatenate([[0], np.cumsum(counts[alive])])
     edges, weights = np.empty(row_ptr[-1], np.uint16), np.empty(row_ptr[-1], np.int8)
     cursor = np.cumsum(counts) - counts
-    steps, biases = np.empty(sum(widths), np.float32), np.empty(sum(widths), np.float32)
-    at = 0
-    for block in columns:
-        _quantise(block, at, cursor, edges, weights, steps, biases)
-        at += block.shape[1]
+    first = 0
+    for block in blocks:
+        _append(*block[:4], first, cursor, edges, weights)
+        first += len(block.steps)
+    steps, biases = np.concatenate([b.steps for b in blocks]), np.concatenate([b.biases for b in blocks])
     return Block(features[alive], row_ptr, edges, weights, steps, biases)
+
+
+@kernel()
+def _append(
+    rows: Int32s,
+    row_ptr: Int64s,
+    edges: npt.NDArray[np.uint16],
+    weights: npt.NDArray[np.int8],
+    first: int,
+    cursor: Int64s,
+    out_edges: npt.NDArray[np.uint16],
+    out_weights: npt.NDArray[np.int8],
+) -> None:
+    """Add a block's entries to the rows of the joined one; its edges are numbered from `first` there."""
+    for r in range(rows.size):
+        at = cursor[rows[r]]
+        for j in range(row_ptr[r], row_ptr[r + 1]):
+            out_edges[at] = first + edges[j]
+            out_weights[at] = weights[j]
+            at += 1
+        cursor[rows[r]] = at
+
+
+@kernel()
+def _count(weights: Floats, n_edges: int, counts: Int64s) -> None:
+    for f in range(counts.size):
+        for e in range(n_edges):
+            counts[f] += weights[f, e] != 0.0
 
 
 @kernel()
 def _quantise(
     block: Floats,
-    first: int,
-    cursor: Int64s,
     edges: npt.NDArray[np.uint16],
     weights: npt.NDArray[np.int8],
     steps: Floats,
     biases: Floats,
 ) -> None:
     """weight = round(w / step), step = max|w| / 127; a survivor that rounds to 0 keeps its place as 0."""
-    n, width = block.shape[0] - 1, block.shape[1]
-    for e in range(width):
-        biases[first + e] = block[n, e]
-        steps[first + e] = 0.0
+    n, at = block.shape[0] - 1, 0
     for f in range(n):
-        for e in range(width):
-            steps[first + e] = max(steps[first + e], abs(block[f, e]))
-    for e in range(width):
-        steps[first + e] /= np.float32(127.0)
+        for e in range(steps.size):
+            steps[e] = max(steps[e], abs(block[f, e]))
+    for e in range(steps.size):
+        biases[e] = block[n, e]
+        steps[e] /= np.float32(127.0)
     for f in range(n):
-        for e in range(width):
+        for e in range(steps.size):
             if block[f, e] != 0.0:
-                edges[cursor[f]] = first + e
-                weights[cursor[f]] = np.int8(np.rint(block[f, e] / steps[first + e]))
-                cursor[f] += 1
+                edges[at] = e
+                weights[at] = np.int8(np.rint(block[f, e] / steps[e]))
+                at += 1

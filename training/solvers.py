@@ -197,25 +197,30 @@ def descend(
 
     indptr, indices, values: the points' features, numbered inside the node; costs [n]; targets z [n, edges];
     weights [features + 1, edges], the bias last; duals [n, edges]. Both are read and written: a fresh logistic
-    solve starts from weights 0 and duals = targets, a fresh ridge solve from 0 and 0.
+    solve starts from weights 0 and duals = targets, which may be the same array, a fresh ridge solve from 0 and 0.
     """
     n, width = targets.shape
     margins, steps = np.empty(width, np.float32), np.empty(width, np.float32)
-    norms = _masked_norms(indptr, indices, values, weights) if masked else _norms(indptr, values, width)
+    squares = np.empty(0, np.float32) if masked else _norms(indptr, values)
+    kept_squares = _masked_norms(indptr, indices, values, weights) if masked else np.empty((0, width), np.float32)
+    same = np.empty(width, np.float32)
     order = np.arange(n)
     state = np.uint64(seed) | np.uint64(1)
     for _ in range(passes):
         state = _shuffle(order, state)
         for i in order:
             start, stop = indptr[i], indptr[i + 1]
+            if not masked:
+                same[:] = squares[i]
+            norms = kept_squares[i] if masked else same
             if width == 2:
                 _two_margins(indices, values, start, stop, weights, margins)
             else:
                 _margins(indices, values, start, stop, weights, margins)
             if loss == LOGISTIC:
-                _logistic_steps(margins, norms[i], costs[i], duals[i], steps)
+                _logistic_steps(margins, norms, costs[i], duals[i], steps)
             else:
-                _ridge_steps(margins, norms[i], costs[i], targets[i], duals[i], steps)
+                _ridge_steps(margins, norms, costs[i], targets[i], duals[i], steps)
             if masked:
                 _masked_move(indices, values, start, stop, steps, weights)
             elif width == 2:
@@ -225,10 +230,10 @@ def descend(
 
 
 @kernel(fastmath=True)
-def _norms(indptr: Int64s, values: Floats, width: int) -> Floats:
-    """‖x_i‖², the constant feature included, once per edge: [n, edges]."""
+def _norms(indptr: Int64s, values: Floats) -> Floats:
+    """‖x_i‖², the constant feature included: [n]."""
     n = indptr.size - 1
-    norms = np.empty((n, width), np.float32)
+    norms = np.empty(n, np.float32)
     for i in range(n):
         total = np.float32(1.0)
         for j in range(indptr[i], indptr[i + 1]):

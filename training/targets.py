@@ -48,11 +48,9 @@ def _node_mass(
     return n
 
 
-def edge_mass(by_label: Csr, labels: Int32s, bounds: Int64s, points: Int64s, scratch: Scratch) -> Floats:
-    """m_ic [points, edges]: edge e leads to labels[bounds[e]:bounds[e+1]]; points of the node that miss them have 0."""
-    mass = np.zeros((len(points), len(bounds) - 1), np.float32)
+def edge_mass(by_label: Csr, labels: Int32s, bounds: Int64s, points: Int64s, scratch: Scratch, mass: Floats) -> None:
+    """mass[points, edges or more], all 0, becomes m_ic: edge e leads to labels[bounds[e]:bounds[e+1]]."""
     _edge_mass(*by_label[:3], labels, bounds, points, scratch.position, mass)
-    return mass
 
 
 @kernel()

@@ -170,7 +170,7 @@ class _Study:
 
         def fit_unit(top: Top, unit: int) -> tuple[()]:
             roots = subtree_groups(top.shape, params)[unit]
-            parts[unit] = fit_subtrees(self.inputs, params, 0, top, roots, lambda depth: None)
+            parts[unit] = fit_subtrees(self.inputs, params, top.shape, 0, top.routed, roots, lambda depth: None)
             return ()
 
         n_units = len(subtree_groups(top.shape, params))

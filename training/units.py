@@ -16,8 +16,9 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from core.jit import kernel
 from core.kernels.beam import route_rows
-from core.sparse import Floats, Int64s
+from core.sparse import Floats, Int32s, Int64s
 from training.fragments import Fitted, Fragment, join, load_arrays, save_arrays, upper_tree
 from training.inputs import Inputs, open_centroids
 from training.nodes import Problem, fit_node
@@ -38,9 +39,9 @@ class Routed(NamedTuple):
     """Training points that a tree sends to node n: points[ptr[n]:ptr[n+1]], ascending."""
 
     ptr: Int64s
-    points: Int64s
+    points: Int32s
 
-    def at(self, node: int) -> Int64s:
+    def at(self, node: int) -> Int32s:
         return self.points[self.ptr[node] : self.ptr[node + 1]]
 
 
@@ -78,7 +79,7 @@ def fit_top(inputs: Inputs, params: Params, shape: Shape, tree: int, on_node: On
     cut = subtree_roots(shape, params)
     above = np.setdiff1d(np.flatnonzero(shape.depth <= shape.depth[cut].max()), cut)
     above = above[shape.child[above] >= 0]
-    routed = Routed(np.zeros(shape.n_nodes + 1, np.int64), np.empty(0, np.int64))
+    routed = Routed(np.zeros(shape.n_nodes + 1, np.int64), np.empty(0, np.int32))
     scratch, done = Scratch(inputs.n_points), list[Fitted]()
     for depth in np.unique(shape.depth[above]):
         for node in above[shape.depth[above] == depth].tolist():
@@ -89,19 +90,21 @@ def fit_top(inputs: Inputs, params: Params, shape: Shape, tree: int, on_node: On
     return Top(shape, join(done), routed)
 
 
-def fit_subtrees(inputs: Inputs, params: Params, tree: int, top: Top, roots: Int64s, on_node: OnNode) -> Fragment:
+def fit_subtrees(
+    inputs: Inputs, params: Params, shape: Shape, tree: int, routed: Routed, roots: Int64s, on_node: OnNode
+) -> Fragment:
     """Fit every node of some subtrees."""
     scratch, done, nodes = Scratch(inputs.n_points), list[Fitted](), roots.tolist()
     for node in nodes:
-        done.append(_fit(inputs, params, top.shape, tree, node, top.routed.at(node), scratch))
-        on_node(int(top.shape.depth[node]))
-        child = int(top.shape.child[node])
-        nodes += range(child, child + int(top.shape.n_children[node])) if child >= 0 else []
+        done.append(_fit(inputs, params, shape, tree, node, routed.at(node), scratch))
+        on_node(int(shape.depth[node]))
+        child = int(shape.child[node])
+        nodes += range(child, child + int(shape.n_children[node])) if child >= 0 else []
     return join(done)
 
 
 def _fit(
-    inputs: Inputs, params: Params, shape: Shape, tree: int, node: int, routed: Int64s, scratch: Scratch
+    inputs: Inputs, params: Params, shape: Shape, tree: int, node: int, routed: Int32s, scratch: Scratch
 ) -> Fitted:
     """The regressions of one node: its points, their targets and costs (training/targets.py), solved and packed."""
     recipe, labels = params.recipe, shape.labels
@@ -116,9 +119,10 @@ def _fit(
         points = np.union1d(points, routed)
     bounds = _edge_bounds(shape, node)
 
-    def targets(first: int, last: int) -> Floats:
-        z = edge_mass(inputs.by_label, labels, bounds[first : last + 1], points, scratch)
-        return z / mass[:, None] if recipe.target == "conditional" else z
+    def targets(first: int, last: int, z: Floats) -> None:
+        edge_mass(inputs.by_label, labels, bounds[first : last + 1], points, scratch, z)
+        if recipe.target == "conditional":
+            z /= mass[:, None]
 
     how = recipe.leaf if leaf else recipe.route
     if recipe.target == "conditional":
@@ -149,14 +153,32 @@ def route(inputs: Inputs, params: Params, shape: Shape, upper: Fragment) -> Rout
     nodes = np.full((n, beam), -1, np.int32)
     rows = inputs.features
     route_rows(tree, recipe.target == "conditional", beam, rows.indptr, rows.indices, rows.values, nodes)
-    rank = np.arange(beam)[None, :]
-    wanted = (nodes >= 0) & ((shape.child[nodes] >= 0) | (rank < recipe.routed))
-    point, _ = np.nonzero(wanted)
-    chosen = nodes[wanted]
-    order = np.argsort(chosen, kind="stable")
     ptr = np.zeros(shape.n_nodes + 1, np.int64)
-    np.cumsum(np.bincount(chosen, minlength=shape.n_nodes), out=ptr[1:])
-    return Routed(ptr, point[order])
+    _count(nodes, shape.child, recipe.routed, ptr)
+    np.cumsum(ptr, out=ptr)
+    points = np.empty(ptr[-1], np.int32)
+    _group(nodes, shape.child, recipe.routed, ptr[:-1].copy(), points)
+    return Routed(ptr, points)
+
+
+@kernel()
+def _count(nodes: Int32s, child: Int64s, routed: int, ptr: Int64s) -> None:
+    """Points that go to node n, in ptr[n + 1]: a leaf takes those that have it among their `routed` best."""
+    for i in range(nodes.shape[0]):
+        for rank in range(nodes.shape[1]):
+            node = nodes[i, rank]
+            if node >= 0 and (child[node] >= 0 or rank < routed):
+                ptr[node + 1] += 1
+
+
+@kernel()
+def _group(nodes: Int32s, child: Int64s, routed: int, cursor: Int64s, points: Int32s) -> None:
+    for i in range(nodes.shape[0]):
+        for rank in range(nodes.shape[1]):
+            node = nodes[i, rank]
+            if node >= 0 and (child[node] >= 0 or rank < routed):
+                points[cursor[node]] = i
+                cursor[node] += 1
 
 
 def save_top(path: Path, top: Top) -> None:
@@ -167,10 +189,18 @@ def save_top(path: Path, top: Top) -> None:
 
 
 def load_top(path: Path) -> Top:
-    arrays = load_arrays(path)
+    return Top(load_shape(path), _load_part(path, Fragment, "fragment"), load_routed(path))
 
-    def part(kind: type[T], name: str) -> T:
-        prefix = f"{name}."
-        return kind(**{key.removeprefix(prefix): value for key, value in arrays.items() if key.startswith(prefix)})
 
-    return Top(part(Shape, "shape"), part(Fragment, "fragment"), part(Routed, "routed"))
+def load_shape(path: Path) -> Shape:
+    """The shape alone: a unit below the top needs neither its regressors nor their memory."""
+    return _load_part(path, Shape, "shape")
+
+
+def load_routed(path: Path) -> Routed:
+    return _load_part(path, Routed, "routed")
+
+
+def _load_part(path: Path, kind: type[T], part: str) -> T:
+    prefix = f"{part}."
+    return kind(**{name.removeprefix(prefix): value for name, value in load_arrays(path, prefix).items()})

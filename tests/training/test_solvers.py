@@ -139,10 +139,14 @@ def dense_block(block: Block, n_features: int) -> npt.NDArray[np.float64]:
 def test_a_packed_node_is_its_weights_to_half_a_step(recipe: object, width: int) -> None:
     x, z, c = problem(width, 2.0)
     points = np.arange(0, 120, 2)
+
+    def targets(first: int, last: int, out: Floats) -> None:
+        out[:, : last - first] = z[points, first:last]
+
     block = fit_node(
         x,
         points,
-        Problem(width, lambda a, b: z[points, a:b]),
+        Problem(width, targets),
         c[points],
         Regression("ridge", 2.0, 200),
         ROUTED_UNPRUNED,
