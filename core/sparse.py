@@ -5,7 +5,7 @@ One NamedTuple travels everywhere (files, Numba, tests); scipy is used at the bo
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ from scipy import sparse
 
 from core.jit import kernel
 
+Int = int | np.integer[Any]
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float32]
@@ -115,6 +116,20 @@ def column_counts(rows: Csr) -> Int64s:
 def _count(indices: Int32s, counts: Int64s) -> None:
     for index in indices:
         counts[index] += 1
+
+
+def best_of_rows(rows: Csr, worth: Floats, k: int) -> Int64s:
+    """Where the k entries of each row lie that are worth most, ascending; ties by lower index, negative ones never."""
+    row = np.repeat(np.arange(rows.n_rows), np.diff(rows.indptr))
+    order = np.lexsort((rows.indices, -worth, row))
+    rank = np.arange(len(order)) - rows.indptr[row[order]]
+    return np.sort(order[(rank < k) & (worth[order] >= 0)])
+
+
+def take_entries(rows: Csr, kept: Int64s) -> Csr:
+    """The entries at these places, ascending; the others are left out."""
+    indptr = np.searchsorted(kept, rows.indptr)
+    return Csr(indptr, rows.indices[kept], rows.values[kept], rows.n_cols)
 
 
 @kernel()

@@ -66,3 +66,19 @@ def model(
     path: Path = tmp_path_factory.mktemp("model") / "m"
     fit(sample[0], PARAMS[request.param], path, threads=2)
     return path
+
+
+@pytest.fixture(scope="session")
+def paper_model(sample: tuple[Dataset, Dataset], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The paper's recipe, with label centroids."""
+    path: Path = tmp_path_factory.mktemp("paper") / "m"
+    fit(sample[0], PARAMS["paper"], path, threads=2)
+    return path
+
+
+@pytest.fixture(scope="session")
+def routed_model(sample: tuple[Dataset, Dataset], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The default recipe."""
+    path: Path = tmp_path_factory.mktemp("routed") / "m"
+    fit(sample[0], PARAMS["routed"], path, threads=2)
+    return path

@@ -34,37 +34,69 @@ def edge_margins(arrays: dict[str, Any], node: int, x: Row) -> list[float]:
     return [float(a["edge_bias"][first + e]) + float(a["edge_step"][first + e]) * s for e, s in enumerate(sums)]
 
 
+def leaves_of_labels(arrays: dict[str, Any], tree: int) -> dict[int, tuple[list[tuple[int, int]], int, int]]:
+    """For every label: the path of (node, edge) pairs from the root to its leaf, the leaf, its edge there."""
+    found: dict[int, tuple[list[tuple[int, int]], int, int]] = {}
+    todo: list[tuple[int, list[tuple[int, int]]]] = [(int(arrays["tree_ptr"][tree]), [])]
+    while todo:
+        node, path = todo.pop()
+        first, last = int(arrays["edge_ptr"][node]), int(arrays["edge_ptr"][node + 1])
+        for e, target in enumerate(arrays["edge_target"][first:last].tolist()):
+            if arrays["node_leaf"][node]:
+                found[target] = (path, node, e)
+            else:
+                todo.append((target, [*path, (node, e)]))
+    return found
+
+
+def beam_leaves(arrays: dict[str, Any], conditional: bool, x: Row, beam: int, tree: int) -> dict[int, float]:
+    """The leaves that a beam search ends with, and their probabilities."""
+    level = [(1.0, int(arrays["tree_ptr"][tree]))]
+    while any(not arrays["node_leaf"][node] for _, node in level):
+        below: list[tuple[float, int]] = []
+        for score, node in level:
+            if arrays["node_leaf"][node]:
+                below.append((score, node))
+                continue
+            for e, margin in enumerate(edge_margins(arrays, node, x)):
+                child = int(arrays["edge_target"][int(arrays["edge_ptr"][node]) + e])
+                below.append((sigmoid(margin) * (score if conditional else 1.0), child))
+        level = sorted(below, key=lambda pair: (-pair[0], pair[1]))[:beam]
+    return {node: score for score, node in level}
+
+
 def search(
     arrays: dict[str, Any], recipe: dict[str, Any], x: Row, beam: int, k: int, label_points: npt.NDArray[Any]
 ) -> list[tuple[int, float]]:
-    """The k best labels of one transformed unit point, best first, by the definition of pointwise inference."""
-    conditional = recipe["target"] == "conditional"
-    n_trees = len(arrays["tree_ptr"]) - 1
-    total: dict[int, float] = {}
+    """The k best labels of one transformed unit point, best first, by the definition of pointwise inference.
+
+    With conditional targets the best (k, 16 at least) by what the beams reached are scored in every tree; without, a tree whose beam
+    does not hold a label counts 0.
+    """
+    conditional, n_trees = recipe["target"] == "conditional", len(arrays["tree_ptr"]) - 1
+    reached: dict[int, float] = {}
+    everywhere: dict[int, float] = {}
     for tree in range(n_trees):
-        level = [(1.0, int(arrays["tree_ptr"][tree]))]
-        while any(not arrays["node_leaf"][node] for _, node in level):
-            below: list[tuple[float, int]] = []
-            for score, node in level:
-                if arrays["node_leaf"][node]:
-                    below.append((score, node))
-                    continue
-                for e, margin in enumerate(edge_margins(arrays, node, x)):
-                    child = int(arrays["edge_target"][int(arrays["edge_ptr"][node]) + e])
-                    below.append((sigmoid(margin) * (score if conditional else 1.0), child))
-            level = sorted(below, key=lambda pair: (-pair[0], pair[1]))[:beam]
-        best_leaf = max(score for score, _ in level)
-        labels: list[tuple[float, int]] = []
-        for score, node in level:
-            for e, margin in enumerate(edge_margins(arrays, node, x)):
-                label = int(arrays["edge_target"][int(arrays["edge_ptr"][node]) + e])
-                own = min(max(margin, 0.0), 1.0) if recipe["leaf"]["loss"] == "ridge" else sigmoid(margin)
-                value = own * (score if conditional else (score / best_leaf) ** recipe["blend"])
-                if value > 0 and label_points[label] > 0:
-                    labels.append((value, label))
-        for value, label in sorted(labels, key=lambda pair: (-pair[0], pair[1]))[:100]:
-            total[label] = total.get(label, 0.0) + value / n_trees
-    return sorted(total.items(), key=lambda pair: (-pair[1], pair[0]))[:k]
+        leaves = beam_leaves(arrays, conditional, x, beam, tree)
+        best = max(leaves.values())
+        margins = {node: edge_margins(arrays, node, x) for node in range(len(arrays["node_leaf"]))}
+        for label, (path, leaf, e) in leaves_of_labels(arrays, tree).items():
+            margin = margins[leaf][e]
+            own = min(max(margin, 0.0), 1.0) if recipe["leaf"]["loss"] == "ridge" else sigmoid(margin)
+            if conditional:
+                own *= math.prod(sigmoid(margins[node][edge]) for node, edge in path)
+            elif leaf in leaves:
+                own *= (leaves[leaf] / best) ** recipe["blend"]
+            if label_points[label] == 0:
+                continue
+            everywhere[label] = everywhere.get(label, 0.0) + own / n_trees
+            if leaf in leaves:
+                reached[label] = reached.get(label, 0.0) + own / n_trees
+    if conditional:
+        candidates = sorted(reached, key=lambda label: (-reached[label], label))[: max(k, 16)]
+        reached = {label: everywhere[label] for label in candidates}
+    kept = [(label, score) for label, score in reached.items() if score > 0]
+    return sorted(kept, key=lambda pair: (-pair[1], pair[0]))[:k]
 
 
 # ---------------------------------------------------------------- metrics

@@ -339,7 +339,7 @@ def predict(
     """The k best labels of every point of DATA (a directory's test part, or a file), scores in 0 … 1."""
     from scipy import sparse
 
-    from core.engine import Engine
+    from core.engine import Engine, Options
     from core.sparse import to_scipy
     from training.dataset import read_dataset
 
@@ -350,7 +350,7 @@ def predict(
     engine = Engine.open(model)
     dataset = read_dataset(data, "test")
     with _err.status("predicting"):
-        answers = to_scipy(engine.predict(dataset.features, k, beam, alpha, threads))
+        answers = to_scipy(engine.predict_batch(dataset.features, k, beam, Options(alpha=alpha), threads))
     if out is not None:
         sparse.save_npz(out, answers)
     truth, scale = to_scipy(dataset.relevance), float(engine.model.manifest["scale"])

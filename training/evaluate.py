@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from core.engine import Engine
+from core.engine import TREE_TOP, Engine, Options
 from core.errors import DataError
-from core.kernels.beam import TREE_TOP
 from core.metrics import evaluate
 from core.model import Model
 from core.relevance import BINARY, Weighting, propensity_weighting
@@ -26,8 +25,8 @@ def weighting_for(model: Model, propensity: tuple[float, float] | None) -> Weigh
 
 def scores_for_evaluation(engine: Engine, data: Dataset, beam: int | None, alpha: float | None, threads: int) -> Csr:
     """Everything that the trees return: the regression figures look at all of it."""
-    most = TREE_TOP * engine.model.ensemble.n_trees
-    return engine.predict(data.features, most, beam, alpha, threads)
+    most = TREE_TOP * engine.model.n_trees
+    return engine.predict_batch(data.features, most, beam, Options(alpha=alpha), threads)
 
 
 def evaluate_model(

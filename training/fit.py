@@ -23,13 +23,15 @@ from core.format import create_array, write_manifest, written_aside
 from core.metrics import relevance_of
 from core.model import FORMAT, VERSION, open_model
 from core.sparse import Int64s
+from core.trie import Trie
+from core.trie_build import build_tree
 from training.dataset import Dataset, hold_out, read_dataset, write_dataset
 from training.evaluate import scores_for_evaluation, weighting_for
 from training.executors import Task, run_on_threads
-from training.fragments import Fragment, Tree, load_arrays, save_arrays, write_shards
+from training.fragments import Fragment, load_arrays, save_arrays, whole_tree, write_shards
 from training.inputs import Inputs, check_trainable, open_inputs, prepare, prepare_centroids
 from training.params import Params
-from training.partition import collapse, label_centroids, skeleton
+from training.partition import Shape, collapse, label_centroids, skeleton
 from training.units import fit_subtrees, fit_top, grow_tree, load_routed, load_shape, load_top, save_top, subtree_groups
 from training.work import Job, claim, claimed_by, locked, remove, work_of
 
@@ -160,34 +162,49 @@ def unit_path(work: Path, tree: int, unit: int) -> Path:
 
 
 def _assemble(inputs: Inputs, params: Params, work: Path, out: Path, fingerprint: str) -> None:
-    """Join the units' results into a model directory."""
-    trees: list[Tree] = []
-    for tree in range(params.trees):
-        top = load_top(top_path(work, tree))
-        units = range(len(subtree_groups(top.shape, params)))
-        parts = [partial(_load_fragment, unit_path(work, tree, unit)) for unit in units]
-        trees.append((top.shape, [partial(Fragment, *top.fragment), *parts]))
+    """Turn the units' results into tries, tree by tree, and join those into a model directory."""
+    paths = [work / f"trie{tree}.npz" for tree in range(params.trees)]
+    for tree, path in enumerate(paths):
+        if not path.exists():
+            save_arrays(path, _trie(inputs, params, work, tree)._asdict())
     calibration = None
     if params.recipe.calibration == "isotonic":
         calibration = Calibration(**load_arrays(work / "calibration.npz"))
-    write_model(out, inputs, params, trees, fingerprint, calibration)
+    write_model(out, inputs, params, [partial(_load_trie, path) for path in paths], fingerprint, calibration)
+
+
+def _trie(inputs: Inputs, params: Params, work: Path, tree: int) -> Trie:
+    top = load_top(top_path(work, tree))
+    units = range(len(subtree_groups(top.shape, params)))
+    parts = [partial(_load_fragment, unit_path(work, tree, unit)) for unit in units]
+    return trie_of(inputs, top.shape, [partial(Fragment, *top.fragment), *parts])
+
+
+def trie_of(inputs: Inputs, shape: Shape, fragments: Sequence[Callable[[], Fragment]]) -> Trie:
+    """A fitted tree in the layout of the model."""
+    tree = whole_tree(shape, fragments, inputs.label_points)
+    return build_tree(tree, 0, inputs.features.n_cols, inputs.by_label.n_rows)[0]
 
 
 def _load_fragment(path: Path) -> Fragment:
     return Fragment(**load_arrays(path))
 
 
+def _load_trie(path: Path) -> Trie:
+    return Trie(**load_arrays(path))
+
+
 def write_model(
     out: Path,
     inputs: Inputs,
     params: Params,
-    trees: Sequence[Tree],
+    tries: Sequence[Callable[[], Trie]],
     fingerprint: str,
     calibration: Calibration | None = None,
 ) -> None:
     """Write a model directory aside; it gets its name only when it opens and verifies."""
     with written_aside(out) as aside:
-        write_shards(aside, trees, inputs.features.n_cols)
+        write_shards(aside, tries)
         _write(aside, "label_points", inputs.label_points)
         _write(aside, "feature_weight", inputs.feature_weight)
         if params.tail:
@@ -213,9 +230,7 @@ def _write_tail(directory: Path, inputs: Inputs) -> None:
 
 
 def _manifest(inputs: Inputs, params: Params, fingerprint: str, directory: Path) -> dict[str, Any]:
-    lengths = {
-        n: len(np.load(directory / f"{n}.npy", mmap_mode="r")) for n in ("node_leaf", "edge_target", "entry_weight")
-    }
+    lengths = {n: len(np.load(directory / f"{n}.npy", mmap_mode="r")) for n in ("node_leaf", "edge_target", "entry")}
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -230,7 +245,7 @@ def _manifest(inputs: Inputs, params: Params, fingerprint: str, directory: Path)
             "trees": params.trees,
             "nodes": lengths["node_leaf"],
             "edges": lengths["edge_target"],
-            "weights": lengths["entry_weight"],
+            "entries": lengths["entry"],
         },
         "data": fingerprint,
     }

@@ -1,7 +1,7 @@
 """Fitted nodes in the layout of the model: what units write, and what becomes the shards.
 
-A fragment holds some nodes of one tree, by rising node id, in the arrays of `core.model.Ensemble` (with wide integer
-types). Joining all fragments of all trees, node by node, is the model.
+A fragment holds some nodes of one tree, by rising node id, in the arrays of `core.ensemble.Ensemble`. All fragments of
+a tree make an ensemble of one tree, that becomes a trie, and the tries of all trees are the model.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from core.ensemble import Ensemble
 from core.format import create_array
-from core.model import Ensemble
 from core.sparse import Floats, Int32s, Int64s
+from core.trie import Trie
+from core.trie_build import BY_LABEL, POINTERS, Offsets, shifted
 from training.partition import Shape
 from training.pruning import Block
 
@@ -37,8 +39,15 @@ class Fragment(NamedTuple):
     entry_weight: npt.NDArray[np.int8]
 
 
-# A whole tree: what its fragments together hold. They are loaded when needed and let go again, one at a time.
-Tree = tuple[Shape, Sequence[Callable[[], Fragment]]]
+_NEVER = -1e4  # bias of a label never seen
+_PARTS: dict[str, tuple[str, Any]] = {
+    "edge_bias": ("edge", np.float32),
+    "edge_step": ("edge", np.float32),
+    "row_feature": ("row", np.uint32),
+    "row_start": ("row", np.uint32),
+    "entry_edge": ("entry", np.uint16),
+    "entry_weight": ("entry", np.int8),
+}
 
 
 class Fitted(NamedTuple):
@@ -128,57 +137,53 @@ def load_arrays(path: Path, prefix: str = "") -> dict[str, npt.NDArray[Any]]:
         return {name: arrays[name] for name in arrays.files if name.startswith(prefix)}
 
 
-def write_shards(directory: Path, trees: Sequence[Tree], n_features: int) -> None:
-    """Join the fragments of all trees into the model's arrays, in node order, straight into the files."""
-    n_nodes = [shape.n_nodes for shape, _ in trees]
-    frac, edges, rows, entries = (np.zeros(sum(n_nodes), dtype) for dtype in (np.float32, np.int64, np.int64, np.int64))
-    most_edges, most_entries = 0, 0
-    for first, (_, fragments) in zip(_pointers(n_nodes), trees, strict=False):
-        for load in fragments:
-            f = load()
-            at = first + f.nodes
-            frac[at], edges[at], rows[at] = f.node_frac, np.diff(f.edge_ptr), np.diff(f.row_ptr)
-            entries[at] = np.diff(f.entry_ptr)
-            most_edges = max(most_edges, int(edges[at].max(initial=0)))
-            most_entries = max(most_entries, int(f.row_start.max(initial=0)))
-    pointers = {"tree": _pointers(n_nodes), "edge": _pointers(edges.tolist())}
-    pointers |= {"row": _pointers(rows.tolist()), "entry": _pointers(entries.tolist())}
-    for name, ptr in pointers.items():
-        create_array(directory, f"{name}_ptr", np.int64, len(ptr))[:] = ptr
-    create_array(directory, "node_frac", np.float32, len(frac))[:] = frac
-    leaf = np.concatenate([shape.child < 0 for shape, _ in trees])
-    create_array(directory, "node_leaf", np.uint8, len(leaf))[:] = leaf
-    out = {
-        "edge_target": (np.int32, "edge"),
-        "edge_bias": (np.float32, "edge"),
-        "edge_step": (np.float32, "edge"),
-        "row_feature": (np.uint16 if n_features <= 1 << 16 else np.uint32, "row"),
-        "row_start": (np.uint16 if most_entries < 1 << 16 else np.uint32, "row"),
-        "entry_edge": (np.uint8 if most_edges <= 1 << 8 else np.uint16, "entry"),
-        "entry_weight": (np.int8, "entry"),
-    }
-    arrays = {n: create_array(directory, n, dtype, int(pointers[of][-1])) for n, (dtype, of) in out.items()}
-    for first, (shape, fragments) in zip(pointers["tree"], trees, strict=False):
-        for load in fragments:
-            f = load()
-            for i, node in enumerate(f.nodes.tolist()):
-                _copy_node(f, i, int(first) + node, pointers, out, arrays)
-                start = pointers["edge"][first + node]
-                targets = edge_targets(shape, node)
-                offset = int(first) if shape.child[node] >= 0 else 0
-                arrays["edge_target"][start : start + len(targets)] = targets + offset
+def whole_tree(shape: Shape, fragments: Sequence[Callable[[], Fragment]], label_points: Int32s) -> Ensemble:
+    """A tree from its fragments, which are loaded one at a time. Labels never seen lose their regressors: a bias so low
+    that they score 0."""
+    counts = {of: np.zeros(shape.n_nodes, np.int64) for of in ("edge", "row", "entry")}
+    frac = np.zeros(shape.n_nodes, np.float32)
+    for load in fragments:
+        f = load()
+        frac[f.nodes] = f.node_frac
+        for of, lengths in counts.items():
+            lengths[f.nodes] = np.diff(getattr(f, f"{of}_ptr"))
+    ptr = {of: _pointers(lengths.tolist()) for of, lengths in counts.items()}
+    arrays = {name: np.empty(int(ptr[of][-1]), dtype) for name, (of, dtype) in _PARTS.items()}
+    target = np.empty(int(ptr["edge"][-1]), np.int32)
+    for load in fragments:
+        f = load()
+        for i, node in enumerate(f.nodes.tolist()):
+            for name, (of, _) in _PARTS.items():
+                source = getattr(f, f"{of}_ptr")
+                arrays[name][ptr[of][node] : ptr[of][node + 1]] = getattr(f, name)[source[i] : source[i + 1]]
+            target[ptr["edge"][node] : ptr["edge"][node + 1]] = edge_targets(shape, node)
+    leaf = shape.child < 0
+    unseen = np.repeat(leaf, counts["edge"])
+    unseen[unseen] = label_points[target[unseen]] == 0
+    arrays["edge_bias"][unseen], arrays["edge_step"][unseen] = _NEVER, 0.0
+    whole: dict[str, Any] = {f"{of}_ptr": pointers for of, pointers in ptr.items()} | arrays
+    tree = np.array([0, shape.n_nodes], np.int64)
+    return Ensemble(tree_ptr=tree, node_leaf=leaf.astype(np.uint8), node_frac=frac, edge_target=target, **whole)
 
 
-def _copy_node(
-    f: Fragment,
-    i: int,
-    node: int,
-    pointers: dict[str, Int64s],
-    out: dict[str, tuple[Any, str]],
-    arrays: dict[str, npt.NDArray[Any]],
-) -> None:
-    sources = {"edge": f.edge_ptr, "row": f.row_ptr, "entry": f.entry_ptr}
-    for name, (_, of) in out.items():
-        if name != "edge_target":
-            start, stop = pointers[of][node], pointers[of][node + 1]
-            arrays[name][start:stop] = getattr(f, name)[sources[of][i] : sources[of][i + 1]]
+def write_shards(directory: Path, tries: Sequence[Callable[[], Trie]]) -> None:
+    """Join the tries of all trees, one at a time, straight into the files."""
+    lengths, kinds = dict.fromkeys(Trie._fields, 0), dict[str, Any]()
+    for load in tries:
+        for name, array in load()._asdict().items():
+            lengths[name] += len(array)
+            kinds[name] = max(array.dtype, kinds.get(name, array.dtype))
+    arrays = {}
+    for name, length in lengths.items():
+        shared = len(tries) - 1 if name in POINTERS else 0
+        arrays[name] = create_array(directory, name, kinds[name], length - shared)
+    first, at = Offsets(), dict.fromkeys(Trie._fields, 0)
+    for tree, load in enumerate(tries):
+        trie = load()
+        for name, array in shifted(trie, first)._asdict().items():
+            if name in BY_LABEL:
+                arrays[name][tree :: len(tries)] = array
+            else:
+                arrays[name][at[name] : at[name] + len(array)] = array
+                at[name] += len(array) - (1 if name in POINTERS else 0)
+        first = first.after(trie)

@@ -10,7 +10,9 @@ import numpy.typing as npt
 from rich.console import Console
 from rich.table import Table
 
-from core.model import Ensemble, Model, check_structure, open_model
+from core.ensemble import Ensemble
+from core.model import Model, check_structure, open_model
+from core.trie import node_major
 
 _FREQUENCIES = (0, 1, 2, 5, 10, 100, 1000)
 
@@ -29,7 +31,7 @@ def show_model(path: Path, verify: bool, console: Console) -> None:
     recipe = params.pop("recipe")
     console.print(_pairs("hyper-parameters", {**params, **{f"recipe.{name}": value for name, value in recipe.items()}}))
     console.print(_frequency_table(model))
-    console.print(_level_table(model.ensemble))
+    console.print(_level_table(node_major(model.trie, model.n_features)))
     console.print(_array_table(manifest["arrays"]))
     if verify:
         console.print("verified: every checksum, the whole structure")

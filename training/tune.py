@@ -19,7 +19,7 @@ from core.metrics import evaluate
 from training.dataset import Dataset, hold_out
 from training.evaluate import THRESHOLD, scores_for_evaluation, weighting_for
 from training.executors import run_on_threads
-from training.fit import write_model
+from training.fit import trie_of, write_model
 from training.fragments import Fragment
 from training.inputs import Inputs, check_trainable, open_inputs, prepare, prepare_centroids
 from training.params import Choice, Loss, Params
@@ -153,7 +153,7 @@ class _Study:
                 path,
                 self.inputs,
                 params,
-                [(top.shape, [partial(Fragment, *f) for f in (top.fragment, *parts)])],
+                [partial(trie_of, self.inputs, top.shape, [partial(Fragment, *f) for f in (top.fragment, *parts)])],
                 "held out",
             )
             self.engines[key] = Engine.open(path, verify=False)

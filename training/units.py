@@ -17,8 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from core.jit import kernel
-from core.kernels.beam import route_rows
+from core.kernels.routing import route_rows
+from core.kernels.search import Scoring
+from core.scratch import Searcher
 from core.sparse import Floats, Int32s, Int64s
+from core.trie_build import build
 from training.fragments import Fitted, Fragment, join, load_arrays, save_arrays, upper_tree
 from training.inputs import Inputs, open_centroids
 from training.nodes import Problem, fit_node
@@ -147,18 +150,33 @@ def _edge_bounds(shape: Shape, node: int) -> Int64s:
 def route(inputs: Inputs, params: Params, shape: Shape, upper: Fragment) -> Routed:
     """Send every training point down the fitted levels, as a search would: to the best leaves, or with the whole beam
     to the inner nodes of the next level."""
-    tree = upper_tree(shape, upper)
     recipe, n = params.recipe, inputs.n_points
     beam = max(recipe.beam, recipe.routed)
-    nodes = np.full((n, beam), -1, np.int32)
-    rows = inputs.features
-    route_rows(tree, recipe.target == "conditional", beam, rows.indptr, rows.indices, rows.values, nodes)
+    trie, order = build(upper_tree(shape, upper), inputs.features.n_cols, 0)
+    searcher = Searcher(trie, np.ones(inputs.features.n_cols, np.float32), 0)
+    beam = min(beam, searcher.most_nodes)
+    nodes, rows, done = np.full((n, beam), -1, np.int32), inputs.features, 0
+    scoring = Scoring(recipe.target == "conditional", False, 0.0)
+    scratch = searcher.scratch(1, beam)
+    while done < n:
+        done = route_rows(scratch.table, scoring, beam, done, rows.indptr, rows.indices, rows.values, nodes)
+        scratch = scratch if done == n else scratch.grown()
+    _renumber(order, nodes)
     ptr = np.zeros(shape.n_nodes + 1, np.int64)
     _count(nodes, shape.child, recipe.routed, ptr)
     np.cumsum(ptr, out=ptr)
     points = np.empty(ptr[-1], np.int32)
     _group(nodes, shape.child, recipe.routed, ptr[:-1].copy(), points)
     return Routed(ptr, points)
+
+
+@kernel()
+def _renumber(order: Int64s, nodes: Int32s) -> None:
+    """Nodes of the trie become those of the tree it was made from."""
+    for i in range(nodes.shape[0]):
+        for rank in range(nodes.shape[1]):
+            if nodes[i, rank] >= 0:
+                nodes[i, rank] = order[nodes[i, rank]]
 
 
 @kernel()

@@ -55,7 +55,7 @@ def test_arrays_are_mapped_read_only_and_aligned(good: Path) -> None:
             np.lib.format.read_magic(handle)
             np.lib.format.read_array_header_1_0(handle)
             assert handle.tell() % 64 == 0
-    assert not model.ensemble.entry_weight.flags.writeable
+    assert not model.trie.entry.flags.writeable
 
 
 def test_the_manifest_tells_what_made_the_model(good: Path) -> None:
@@ -68,7 +68,7 @@ def test_the_manifest_tells_what_made_the_model(good: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda m: m.update(version=2), "format version 2; this xreg reads 1"),
+        (lambda m: m.update(version=1), "format version 1; this xreg reads 2"),
         (lambda m: m.update(format="other"), "not the manifest of an xreg-model"),
         (lambda m: m.pop("scale"), "the manifest lacks 'scale'"),
         (lambda m: m.update(scale=0), "scale is 0, which cannot be"),
@@ -93,15 +93,27 @@ def test_a_manifest_that_lies_is_refused(copy: Path, change: Callable[[dict[str,
     ("name", "change", "message"),
     [
         ("edge_ptr", lambda a: a.__setitem__(1, 10**6), "edge_ptr must rise"),
-        ("row_ptr", lambda a: a.__setitem__(1, -5), "row_ptr must rise"),
+        ("layer_ptr", lambda a: a.__setitem__(1, -5), "layer_ptr must rise"),
+        ("layer_row", lambda a: a.__setitem__(1, 10**9), "layer_row must rise"),
+        ("layer_row", lambda a: a.__setitem__(1, a[1] - 1), "do not fill it"),
+        ("layer_entry", lambda a: a.__setitem__(1, a[1] + 1), "the entries of a layer must rise"),
+        ("layer_words", lambda a: a.__setitem__(0, 10**9), "layer_words has a number that cannot be"),
+        ("layer_words", lambda a: a.__setitem__(-1, 1), "do not fill it|has no masks"),
+        ("row", lambda a: a.__setitem__(0, 1), "the entries of a layer must rise"),
+        ("row", lambda a: a.__setitem__(3, 2**32 - 1), "the entries of a layer must rise"),
+        ("row", lambda a: a.__setitem__(4, 77), "the rows of the layer below must rise"),
+        ("row", lambda a: a.__setitem__(2, 2**32 - 1), "leads to a group that is not there|layer below must rise"),
+        ("row", lambda a: a.__setitem__(-1, 2**32 - 1), "must rise"),
+        ("entry", lambda a: a.__setitem__(-1, 65535), "an edge is not of its group"),
+        ("node_head", lambda a: a.__setitem__(0, 0), "every root and every leaf begins a group"),
+        ("node_head", lambda a: a.__setitem__(1, 1), "node_head|layer_ptr"),
+        ("label_leaf", lambda a: a.__setitem__(0, -1), "not a leaf of the tree"),
+        ("label_leaf", lambda a: a.__setitem__(0, a[2]), "label"),
+        ("label_position", lambda a: a.__setitem__(0, 65535), "the leaf has fewer edges"),
+        ("label_position", lambda a: a.__setitem__(slice(0, 1), a[0] ^ 1), "not the label's edge|fewer edges"),
         ("edge_target", lambda a: a.__setitem__(0, 0), "do not lead to each of its nodes once"),
         ("edge_target", lambda a: a.__setitem__(-1, 10**6), "do not hold each label once"),
         ("node_leaf", lambda a: a.__setitem__(0, 7), "node_leaf must be 0 or 1"),
-        ("row_feature", lambda a: a.__setitem__(0, 65535), "a feature is not below"),
-        ("row_feature", lambda a: a.__setitem__(1, 0), "must rise within a node"),
-        ("row_start", lambda a: a.__setitem__(0, 1), "must"),
-        ("row_start", lambda a: a.__setitem__(-1, 65535), "starts behind the entries"),
-        ("entry_edge", lambda a: a.__setitem__(0, 255), "an edge is not of its node"),
         ("edge_bias", lambda a: a.__setitem__(3, np.nan), "edge_bias has a value that is not finite"),
         ("tail_ptr", lambda a: a.__setitem__(2, -1), "tail_ptr must rise"),
         ("tail_feature", lambda a: a.__setitem__(2, -1), "tail_feature: a feature is not in"),
@@ -114,15 +126,15 @@ def test_a_structure_that_lies_is_refused(copy: Path, name: str, change: Callabl
 
 
 def test_damage_missing_and_additional_files_are_refused(copy: Path) -> None:
-    file = copy / "entry_weight.npy"
+    file = copy / "entry.npy"
     data = bytearray(file.read_bytes())
     data[-1] ^= 1
     file.write_bytes(data)
-    with pytest.raises(ModelError, match=r"entry_weight.npy: the SHA-256 differs"):
+    with pytest.raises(ModelError, match=r"entry.npy: the SHA-256 differs"):
         open_model(copy)
     open_model(copy, verify=False)  # for directories that were verified before
     file.unlink()
-    with pytest.raises(ModelError, match=r"entry_weight.npy: missing"):
+    with pytest.raises(ModelError, match=r"entry.npy: missing"):
         open_model(copy)
     shutil.copy(copy / "edge_bias.npy", copy / "extra.npy")
     with pytest.raises(ModelError, match=r"extra.npy is not in the manifest"):

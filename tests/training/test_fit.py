@@ -18,6 +18,7 @@ from core.engine import Engine
 from core.errors import DataError, ResumeError, UsageError
 from core.model import open_model
 from core.sparse import from_scipy, to_scipy, transformed
+from core.trie import node_major
 from tests import oracle
 from tests.conftest import PARAMS, SAMPLE
 from training.dataset import Dataset
@@ -119,7 +120,7 @@ def test_labels_never_seen_score_0_and_points_without_labels_count(sample: Parts
     data = Dataset(sample[0].features, from_scipy(y.tocsr()))
     for name in ("paper", "routed"):
         fit(data, PARAMS[name], tmp_path / name, 2)
-        answers = Engine.open(tmp_path / name).predict(sample[1].features, k=400)
+        answers = Engine.open(tmp_path / name).predict_batch(sample[1].features, k=400)
         assert answers.nnz
         assert answers.indices.min() >= 40
 
@@ -130,7 +131,7 @@ def test_the_papers_root_is_solved_exactly(sample: Parts, tmp_path: Path) -> Non
     recipe = replace(PAPER, amount=0.0, leaf=Regression("logistic", 10.0, 300))
     fit(Dataset(few, sample[0].relevance), Params(recipe, trees=1, max_leaf=1000), tmp_path / "m", 2)
     model = open_model(tmp_path / "m")
-    e = model.ensemble
+    e = node_major(model.trie, model.n_features)
     x = to_scipy(transformed(few, 1.0, model.feature_weight)).toarray()
     dense = np.hstack([x, np.ones((len(x), 1))]).astype(float)
     y = to_scipy(sample[0].relevance).toarray() / model.manifest["scale"]
@@ -149,7 +150,7 @@ def test_the_papers_root_is_solved_exactly(sample: Parts, tmp_path: Path) -> Non
 def test_frac_is_the_share_of_points_with_a_label_below(sample: Parts, tmp_path: Path) -> None:
     for name in ("paper", "routed"):
         fit(sample[0], PARAMS[name], tmp_path / name, 2)
-        e = open_model(tmp_path / name).ensemble
+        e = open_model(tmp_path / name).trie
         y = to_scipy(sample[0].relevance).toarray() > 0
         for node in np.flatnonzero(e.node_leaf)[:10]:
             labels = e.edge_target[e.edge_ptr[node] : e.edge_ptr[node + 1]]
@@ -164,7 +165,7 @@ def test_scale_and_relevance(sample: Parts, tmp_path: Path) -> None:
     fit(doubled, PARAMS["paper"], tmp_path / "two", 2)
     one, two = open_model(tmp_path / "one"), open_model(tmp_path / "two")
     assert two.manifest["scale"] == 2 * one.manifest["scale"]
-    assert np.array_equal(one.ensemble.entry_weight, two.ensemble.entry_weight)
+    assert np.array_equal(one.trie.entry, two.trie.entry)
     fit(sample[0], replace(PARAMS["paper"], relevance="binary"), tmp_path / "binary", 2)
     assert open_model(tmp_path / "binary").manifest["scale"] == 1.0
 
@@ -175,7 +176,7 @@ def test_a_routed_leaf_trains_on_points_sent_there_wrongly(sample: Parts, tmp_pa
     for routed in (1, 10):
         recipe = replace(ROUTED, routed=routed, blend=0.0)
         fit(sample[0], Params(recipe, trees=1, max_leaf=20), tmp_path / str(routed), 2)
-        scores = Engine.open(tmp_path / str(routed)).predict(sample[1].features, k=100)
+        scores = Engine.open(tmp_path / str(routed)).predict_batch(sample[1].features, k=100)
         means[routed] = scores.values.sum() / scores.n_rows
     assert means[10] < 0.8 * means[1]
 
@@ -208,4 +209,4 @@ def test_relevances_of_any_size_are_safe(tmp_path: Path) -> None:
     y[np.arange(40), np.arange(40) % 5] = 1e-10
     y[0, 0] = 3e38
     fit(data_of(x.tolist(), y.tolist()), Params(max_leaf=2), tmp_path / "m", 1)
-    assert np.isfinite(Engine.open(tmp_path / "m").predict(from_scipy(sparse.csr_matrix(x)), k=5).values).all()
+    assert np.isfinite(Engine.open(tmp_path / "m").predict_batch(from_scipy(sparse.csr_matrix(x)), k=5).values).all()

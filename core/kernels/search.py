@@ -1,0 +1,298 @@
+"""Beam search down the tries of an ensemble.
+
+A *slot* is a group that a search has reached in some tree: the rows of the point's features that its subtree knows, the
+probability of getting there, and, once evaluated, the scores of its edges. Slots are made on the way down by the beam,
+or later for a single label's path; a group has one slot at most per search, so nothing is computed twice. All buffers
+are the caller's; where they are too small the search says so and is started again with larger ones.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from core.jit import kernel
+from core.kernels.arrays import facts, places, request, search, trie
+from core.kernels.memory import Table, prefetch
+from core.kernels.numbers import keep_largest, key, popcount, sigmoid
+from core.sparse import Floats, Int64s
+from core.trie import Entries, padded, row_stride
+
+SLOTS, POOL, VALUES = 0, 1, 2  # what of each kind of buffer is taken, in Search.used
+
+
+class Scoring(NamedTuple):
+    """How a recipe's regressors become scores.
+
+    conditional   an edge's probability is conditional on its node: scores multiply along the path;
+                  otherwise every node estimates its own probability and the path blends into the label's score
+    ridge_leaves  a label's score is clip(margin, 0, 1), otherwise σ(margin)
+    blend         exponent of (probability of the leaf / that of the best leaf), without `conditional`
+    """
+
+    conditional: bool
+    ridge_leaves: bool
+    blend: float
+
+
+@kernel()
+def new_slot(a: Table, node: int, path: float, n_features: int) -> int:
+    """An empty slot with room for a list of n_features; -1 where there is none left."""
+    s = search(a)
+    slot = s.used[SLOTS]
+    if slot == s.slot_node.size or s.used[POOL] + n_features > s.pool_row.size:
+        return -1
+    s.slot_node[slot], s.slot_path[slot] = node, path
+    s.slot_at[slot], s.slot_len[slot], s.slot_value[slot] = s.used[POOL], 0, -1
+    s.node_slot[node] = slot
+    s.used[SLOTS] = slot + 1
+    return slot
+
+
+@kernel()
+def forget(a: Table) -> None:
+    """Undo a search: no head has a slot."""
+    s = search(a)
+    for slot in range(s.used[SLOTS]):
+        s.node_slot[s.slot_node[slot]] = -1
+    s.used[:] = 0
+
+
+@kernel()
+def step_down(a: Table, above: int, node: int, path: float) -> int:
+    """The slot of a group below the slot `above`: of its features, those that the subtree knows; -1 without room."""
+    t, p, s = trie(a), places(a), search(a)
+    n_above = s.slot_len[above]
+    slot = new_slot(a, node, path, n_above)
+    if slot < 0:
+        return -1
+    layer = p.layer[s.slot_node[above]]
+    first_row, stride = t.layer_row[layer], 2 + t.layer_words[layer]
+    way = p.way[node]
+    word, bit = 2 + (way >> 5), np.uint64(way & 31)
+    lower = (np.uint64(1) << bit) - np.uint64(1)
+    source, start = s.slot_at[above], s.slot_at[slot]
+    below = p.layer[node]
+    below_row, below_stride = t.layer_row[below], row_stride(t.layer_words[below])
+    n = start
+    for j in range(source, source + n_above):
+        at = first_row + np.int64(s.pool_row[j]) * stride
+        mask = np.uint64(t.row[at + word])
+        row = np.int64(t.row[at + 1]) + popcount(mask & lower)
+        for w in range(2, word):
+            row += popcount(np.uint64(t.row[at + w]))
+        s.pool_row[n], s.pool_x[n] = row, s.pool_x[j]
+        prefetch(t.row, below_row + row * below_stride)
+        n += np.int64((mask >> bit) & np.uint64(1))
+    s.slot_len[slot] = n - start
+    s.used[POOL] = n
+    return slot
+
+
+@kernel()
+def fetch(a: Table, slot: int) -> None:
+    """Look the rows of a slot's list up, and ask for their entries."""
+    t, p, s = trie(a), places(a), search(a)
+    layer = p.layer[s.slot_node[slot]]
+    first_row, stride, first_entry = t.layer_row[layer], row_stride(t.layer_words[layer]), t.layer_entry[layer]
+    scale = facts(a).numbers[0] // 2
+    for j in range(s.slot_at[slot], s.slot_at[slot] + s.slot_len[slot]):
+        at = first_row + np.int64(s.pool_row[j]) * stride
+        start = first_entry + np.int64(t.row[at])
+        s.pool_start[j] = start
+        s.pool_stop[j] = first_entry + np.int64(t.row[at + stride])
+        prefetch(t.entry, start * scale)
+
+
+@kernel()
+def evaluate(a: Table, slot: int, scoring: Scoring) -> bool:
+    """Scores of all edges of a fetched slot's group: σ(bias + step · Σ weight · x), or the clipped margin at ridge
+    leaves. At a leaf they are multiplied with its path and so are the tree's scores of its labels. False without room.
+    """
+    t, p, s = trie(a), places(a), search(a)
+    head = s.slot_node[slot]
+    n_edges, start = np.int64(p.n_edges[head]), s.used[VALUES]
+    room = padded(n_edges)
+    if start + room > s.value.size:
+        return False
+    value = s.value[start : start + room]
+    for e in range(room):
+        value[e] = np.float32(0.0)
+    first, last = s.slot_at[slot], s.slot_at[slot] + s.slot_len[slot]
+    wide = facts(a).numbers[0] == 4
+    _add_rows(t.entry, wide, s.pool_start[first:last], s.pool_stop[first:last], s.pool_x[first:last], value)
+    first_edge = t.edge_ptr[head]
+    for e in range(n_edges):
+        value[e] = t.edge_bias[first_edge + e] + t.edge_step[first_edge + e] * value[e]
+    if scoring.ridge_leaves and t.node_leaf[head]:
+        for e in range(room):
+            value[e] = min(max(value[e], np.float32(0.0)), np.float32(1.0))
+    else:
+        sigmoid(value)
+    if t.node_leaf[head]:
+        path = s.slot_path[slot]
+        for e in range(room):
+            value[e] *= path
+    s.slot_value[slot] = start
+    s.used[VALUES] = start + room
+    return True
+
+
+@kernel(fastmath=True)
+def _add_rows(entry: Entries, wide: bool, starts: Int64s, stops: Int64s, x: Floats, value: Floats) -> None:
+    """value[e] += weight · x over some rows. A row as long as a dense one is dense: a weight for each edge."""
+    weights, size = entry.view(np.int8), (4 if wide else 2)
+    wide_entry = entry[: entry.size // 2 * 2].view(np.uint32)
+    n = value.size
+    dense = n // size
+    for j in range(x.size):
+        start, stop, xj = starts[j], stops[j], x[j]
+        if stop - start == dense:
+            row = weights[start * size : stop * size]
+            for e in range(n):
+                value[e] += xj * np.float32(row[e])
+        elif wide:
+            for i in range(start, stop):
+                packed = np.int64(wide_entry[i])
+                value[packed >> 8] += xj * np.float32(np.int8(packed & 255))
+        else:
+            for i in range(start, stop):
+                packed = np.int64(entry[i])
+                value[packed >> 8] += xj * np.float32(np.int8(packed & 255))
+
+
+@kernel()
+def _expand(a: Table, scoring: Scoring, first: int, n: int) -> int:
+    """The children of a beam's nodes into next_*; a leaf stays as it is. Returns how many; 0 if all are leaves."""
+    t, s, weights = trie(a), search(a), request(a).node_weight
+    found, grew = 0, False
+    for b in range(first, first + n):
+        node, path, slot = s.beam_node[b], s.beam_path[b], s.beam_slot[b]
+        if t.node_leaf[node]:
+            s.next_node[found], s.next_path[found], s.next_slot[found] = node, path, slot
+            found += 1
+            continue
+        grew = True
+        value = s.slot_value[slot] - t.edge_ptr[s.slot_node[slot]]
+        for e in range(t.edge_ptr[node], t.edge_ptr[node + 1]):
+            score = s.value[value + e]
+            s.next_node[found] = t.edge_target[e]
+            s.next_path[found] = path * score if scoring.conditional else score
+            s.next_slot[found] = slot
+            found += 1
+    for i in range(found):
+        weight = weights[s.next_node[i]] if weights.size else np.float32(1.0)
+        s.keys[i] = key(s.next_path[i] * weight, s.next_node[i])
+    return found if grew else 0
+
+
+@kernel()
+def _keep(a: Table, found: int, beam: int, first: int) -> int:
+    """The best of next_* into beam_*, in the order they have; returns how many."""
+    s = search(a)
+    if found > beam:
+        keep_largest(s.keys, found, beam, s.work)
+    n = first
+    for i in range(found):
+        if s.keys[i] > np.uint64(0):
+            s.beam_node[n], s.beam_path[n], s.beam_slot[n] = s.next_node[i], s.next_path[i], s.next_slot[i]
+            n += 1
+    return n - first
+
+
+@kernel()
+def descend(a: Table, scoring: Scoring, n_trees: int, beam: int) -> bool:
+    """The `beam` best leaves of every tree t as slots s.leaf[s.leaves[t]:s.leaves[t + 1]]. False without room.
+
+    Level by level; a leaf that is reached early waits in the beam and competes with what lies deeper. Nodes compete by
+    path · weight of the node, ties by lower node. The trees go down in lockstep, and what a level needs is asked for
+    before any of it is used: their cache misses overlap. Roots have the slots 0 … n_trees − 1.
+    """
+    t, s = trie(a), search(a)
+    for tree in range(n_trees):
+        at = tree * beam
+        s.beam_node[at], s.beam_path[at], s.beam_slot[at] = s.slot_node[tree], np.float32(1.0), tree
+        s.beam_size[tree] = 1
+    growing = True
+    while growing:
+        growing = False
+        first_new = s.used[SLOTS]
+        for tree in range(n_trees):
+            found = _expand(a, scoring, tree * beam, s.beam_size[tree])
+            if found:
+                growing = True
+                s.beam_size[tree] = _keep(a, found, beam, tree * beam)
+                if not _enter(a, tree * beam, s.beam_size[tree]):
+                    return False
+        for slot in range(first_new, s.used[SLOTS]):
+            fetch(a, slot)
+        for slot in range(first_new, s.used[SLOTS]):
+            if not t.node_leaf[s.slot_node[slot]] and not evaluate(a, slot, scoring):
+                return False
+    s.leaves[0] = 0
+    for tree in range(n_trees):
+        n = s.leaves[tree]
+        for b in range(tree * beam, tree * beam + s.beam_size[tree]):
+            s.leaf[n] = s.beam_slot[b]
+            n += 1
+        s.leaves[tree + 1] = n
+    return True
+
+
+@kernel()
+def _enter(a: Table, first: int, n: int) -> bool:
+    """Slots for the groups that a beam has just reached."""
+    t, s = trie(a), search(a)
+    for b in range(first, first + n):
+        node = s.beam_node[b]
+        if t.node_head[node] and s.node_slot[node] < 0:
+            slot = step_down(a, s.beam_slot[b], node, s.beam_path[b])
+            if slot < 0:
+                return False
+            s.beam_slot[b] = slot
+    return True
+
+
+@kernel()
+def reach(a: Table, scoring: Scoring, node: int) -> int:
+    """The slot of a head, made along the path from the nearest group above that has one; -1 without room.
+
+    slot_path is the product of the edges on the way (conditional) or the last edge's own score: the same numbers, in
+    the same order, as the beam computes.
+    """
+    p, s = places(a), search(a)
+    while s.node_slot[node] < 0:
+        below = node  # the highest head of the path that has no slot yet
+        while s.node_slot[p.head[p.parent[below]]] < 0:
+            below = p.head[p.parent[below]]
+        above = s.node_slot[p.head[p.parent[below]]]
+        if s.slot_value[above] < 0 and not evaluate(a, above, scoring):
+            return -1
+        path = _path_inside(a, scoring, above, below)
+        slot = step_down(a, above, below, path)
+        if slot < 0:
+            return -1
+        fetch(a, slot)
+    return int(s.node_slot[node])
+
+
+@kernel()
+def _path_inside(a: Table, scoring: Scoring, above: int, node: int) -> float:
+    """Probability of a head below the slot `above`."""
+    t, p, s = trie(a), places(a), search(a)
+    head = s.slot_node[above]
+    first = s.slot_value[above] - t.edge_ptr[head]
+    if not scoring.conditional:
+        return s.value[first + p.parent_edge[node]]
+    length, at = 0, node
+    while at != head:
+        at = p.parent[at]
+        length += 1
+    path = s.slot_path[above]
+    for i in range(length - 1, -1, -1):  # from the head down, as the beam multiplies
+        at = node
+        for _ in range(i):
+            at = p.parent[at]
+        path *= s.value[first + p.parent_edge[at]]
+    return path
