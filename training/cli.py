@@ -180,7 +180,9 @@ def train(data: Path, out: Path, threads: int, tuned: bool, choice: Path | None,
     """Train a model on DATA (a directory's train part, or a file)."""
     from training.dataset import read_dataset
     from training.fit import begin, finish
+    from training.memory import return_large_arrays
 
+    return_large_arrays()
     if tuned and choice:
         raise UsageError("--tune and --choice both decide the costs: give one of them")
     params = _params(**options)
