@@ -12,21 +12,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from rich.box import SIMPLE
-from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
 
 from core import __version__
 from core.errors import ResumeError, UsageError, XregError
+from training.display import answers, notes, progress_bar, show_answer, show_figures, show_trials
 from training.params import RECIPES, Choice, Params
 
 F = TypeVar("F", bound=Callable[..., Any])
 _DEFAULT = Params()
 _MODEL = click.Path(path_type=Path)
-_err = Console(stderr=True, highlight=False)
-_out = Console(highlight=False)
 
 
 class _Propensity(click.ParamType[tuple[float, float]]):
@@ -141,10 +136,10 @@ def _reported(command: F) -> F:
         try:
             return command(*args, **kwargs)
         except XregError as error:
-            _err.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+            notes.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
             sys.exit(error.exit_code)
         except OSError as error:
-            _err.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+            notes.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
             sys.exit(1)
 
     return run  # type: ignore[return-value]
@@ -180,11 +175,14 @@ def train(data: Path, out: Path, threads: int, tuned: bool, choice: Path | None,
     """Train a model on DATA (a directory's train part, or a file)."""
     from training.dataset import read_dataset
     from training.fit import begin, finish
+    from training.memory import return_large_arrays
+    from training.work import claimed_by, work_of
 
+    return_large_arrays()
     if tuned and choice:
         raise UsageError("--tune and --choice both decide the costs: give one of them")
     params = _params(**options)
-    work = out.with_name(f"{out.name}.work")
+    work = work_of(out)
     if out.exists() and not (resume and work.exists()):
         raise UsageError(f"{out} exists; remove it or choose another name")
     if work.exists() and not resume:
@@ -193,18 +191,19 @@ def train(data: Path, out: Path, threads: int, tuned: bool, choice: Path | None,
     if choice:
         params = _read_choice(choice).apply(params)
     if tuned:
-        params = _tuned(dataset, params, threads, out.with_name(f"{out.name}.choice.json"), resume)
+        begun = claimed_by(work)  # an interrupted training goes on with the choice it had
+        params = (Choice.of(begun.params) if begun else _tuned(dataset, params, threads)).apply(params)
     begin(dataset, params, out, resume)
     del dataset  # the rest of the run reads its prepared inputs
-    with _progress("training", "nodes") as progress:
-        task = progress.add_task("growing trees", total=None)
+    with progress_bar("training", "nodes") as bar:
+        task = bar.add_task("growing trees", total=None)
 
         def on_progress(done: int, total: int, depth: int) -> None:
-            progress.update(task, completed=done, total=total or None, description=f"level {depth}")
+            bar.update(task, completed=done, total=total or None, description=f"level {depth}")
 
         finish(out, threads, on_progress)
     size = sum(file.stat().st_size for file in out.iterdir())
-    _err.print(f"{out}: {params.trees} trees, {size / 1e6:.1f} MB")
+    notes.print(f"{out}: {params.trees} trees, {size / 1e6:.1f} MB")
 
 
 @main.command()
@@ -218,51 +217,32 @@ def tune(data: Path, out: Path | None, threads: int, **options: Any) -> None:
     """Choose costs, routing width, blend and alpha on a held-out part of DATA's train part."""
     from training.dataset import read_dataset
 
-    params = _params(**options)
-    chosen = _tuned(read_dataset(data, "train"), params, threads, out, resume=False)
-    _out.print_json(json.dumps(asdict(Choice.of(chosen))))
+    choice = _tuned(read_dataset(data, "train"), _params(**options), threads)
+    text = json.dumps(asdict(choice), indent=1)
+    if out is not None:
+        aside = out.with_name(f".{out.name}.writing")
+        aside.write_text(f"{text}\n")
+        aside.replace(out)
+        notes.print(f"choice written to {out}")
+    answers.print_json(text)
 
 
-def _tuned(dataset: Any, params: Params, threads: int, out: Path | None, resume: bool) -> Params:
-    """Tune, show the table, write the choice; an interrupted training goes on with the choice it had."""
+def _tuned(dataset: Any, params: Params, threads: int) -> Choice:
+    """Tune and show the table."""
     from training.tune import Trial
     from training.tune import tune as run
 
-    if resume and out is not None and out.exists():
-        return _read_choice(out).apply(params)
     trials: list[Trial] = []
-    with _progress("tuning", "trials") as progress:
-        task = progress.add_task("held-out data", total=None)
+    with progress_bar("tuning", "trials") as bar:
+        task = bar.add_task("held-out data", total=None)
 
         def on_trial(trial: Trial) -> None:
             trials.append(trial)
-            progress.update(task, completed=len(trials), description=f"best {max(t.merit for t in trials):.2f}")
+            bar.update(task, completed=len(trials), description=f"best {max(t.merit for t in trials):.2f}")
 
         choice = run(dataset, params, threads, on_trial)
-    _show_trials(trials)
-    if out is not None:
-        aside = out.with_name(f".{out.name}.writing")
-        aside.write_text(json.dumps(asdict(choice), indent=1) + "\n")
-        aside.replace(out)
-        _err.print(f"choice written to {out}")
-    return choice.apply(params)
-
-
-def _show_trials(trials: list[Any]) -> None:
-    """The best trial of every leaf and width, best first."""
-    best: dict[tuple[Any, ...], Any] = {}
-    for trial in trials:
-        c = trial.choice
-        key = (c.route_cost, c.leaf_loss, c.leaf_cost, c.routed, c.alpha)
-        if key not in best or trial.merit > best[key].merit:
-            best[key] = trial
-    columns = ("WP@1", "WP@3", "WP@5", "Tau@5", "XMAD@5")
-    table = Table("leaf", "routed", "blend", "alpha", *columns, "merit", title="held-out part, one tree", box=SIMPLE)
-    for trial in sorted(best.values(), key=lambda t: -t.merit):
-        c, figures = trial.choice, [_number(trial.figures[name]) for name in columns]
-        leaf = f"{c.leaf_loss} {c.leaf_cost:g}"
-        table.add_row(leaf, str(c.routed), f"{c.blend:g}", f"{c.alpha:g}", *figures, f"{trial.merit:.2f}")
-    _err.print(table)
+    show_trials(trials)
+    return choice
 
 
 def _read_choice(path: Path) -> Choice:
@@ -297,28 +277,13 @@ def evaluate(
     from training.evaluate import evaluate_model
 
     engine = Engine.open(model)
-    with _err.status("evaluating"):
+    with notes.status("evaluating"):
         figures = evaluate_model(
             engine, read_dataset(data, "test"), propensity, beam, alpha, labelwise, threshold, threads
         )
     if json_file:
         json_file.write_text(json.dumps(figures, indent=1) + "\n")
-    _show_figures(figures)
-
-
-def _show_figures(figures: dict[str, float]) -> None:
-    """One row per metric, one column per cut."""
-    names = list(dict.fromkeys(name.partition("@")[0] for name in figures))
-    cuts = sorted({int(name.partition("@")[2]) for name in figures if "@" in name})
-    table = Table("metric", *(f"@{cut}" for cut in cuts), "")
-    for name in names:
-        cells = [_number(figures[f"{name}@{cut}"]) if f"{name}@{cut}" in figures else "" for cut in cuts]
-        table.add_row(name, *cells, _number(figures[name]) if name in figures else "")
-    _out.print(table)
-
-
-def _number(value: float) -> str:
-    return f"{value:.4f}" if abs(value) < 1 else f"{value:.2f}"
+    show_figures(figures)
 
 
 @main.command()
@@ -349,24 +314,13 @@ def predict(
         raise UsageError(f"--out must end in .npz, got {out}")
     engine = Engine.open(model)
     dataset = read_dataset(data, "test")
-    with _err.status("predicting"):
-        answers = to_scipy(engine.predict_batch(dataset.features, k, beam, Options(alpha=alpha), threads))
+    with notes.status("predicting"):
+        scores = to_scipy(engine.predict_batch(dataset.features, k, beam, Options(alpha=alpha), threads))
     if out is not None:
-        sparse.save_npz(out, answers)
+        sparse.save_npz(out, scores)
     truth, scale = to_scipy(dataset.relevance), float(engine.model.manifest["scale"])
     for point in range(min(show, dataset.n_points)):
-        _show_answer(point, answers[point], truth[point], scale)
-
-
-def _show_answer(point: int, answer: Any, truth: Any, scale: float) -> None:
-    true = dict(zip(truth.indices.tolist(), truth.data.tolist(), strict=True))
-    ranked = sorted(
-        zip(answer.indices.tolist(), answer.data.tolist(), strict=True), key=lambda pair: (-pair[1], pair[0])
-    )
-    table = Table("label", "score", "true", title=f"point {point}: best {min(5, len(ranked))} of {len(ranked)}")
-    for label, score in ranked[:5]:
-        table.add_row(str(label), f"{score * scale:.4f}", f"{true[label]:.4f}" if label in true else "")
-    _out.print(table)
+        show_answer(point, scores[point], truth[point], scale)
 
 
 @main.command()
@@ -377,7 +331,7 @@ def inspect(model: Path, verify: bool) -> None:
     """What is inside MODEL: sizes, hyper-parameters, label frequency, sparsity per level, checksums."""
     from training.inspection import show_model
 
-    show_model(model, verify, _out)
+    show_model(model, verify, answers)
 
 
 @main.command("make-data")
@@ -401,27 +355,13 @@ def make_data(out: Path, labels: int, points: int, features: int, words: int, se
 
     if out.exists():
         raise UsageError(f"{out} exists; remove it or choose another name")
-    with _err.status("making data"):
+    with notes.status("making data"):
         world = make_world(labels, features, seed)
         train, test = make_points(world, points, words, seed), make_points(world, -(-points // 4), words, seed + 1)
         out.mkdir(parents=True)
         write_dataset(out, "train", train)
         write_dataset(out, "test", test)
-    _err.print(f"{out}: {points} + {-(-points // 4)} points, {features} features, {labels} labels")
-
-
-def _progress(what: str, unit: str) -> Progress:
-    return Progress(
-        TextColumn(what),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn(unit),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=_err,
-    )
+    notes.print(f"{out}: {points} + {-(-points // 4)} points, {features} features, {labels} labels")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import numpy as np
 from core import __version__
 from core.calibration import Calibration, fit_isotonic
 from core.engine import Engine
-from core.errors import UsageError
+from core.errors import ResumeError, UsageError
 from core.format import create_array, write_manifest, written_aside
 from core.metrics import relevance_of
 from core.model import FORMAT, VERSION, open_model
@@ -27,7 +27,7 @@ from core.trie import Trie
 from core.trie_build import build_tree
 from training.dataset import Dataset, hold_out, read_dataset, write_dataset
 from training.evaluate import scores_for_evaluation, weighting_for
-from training.executors import Task, run_on_threads
+from training.executors import StoppedError, Task, run_on_threads
 from training.fragments import Fragment, load_arrays, save_arrays, whole_tree, write_shards
 from training.inputs import Inputs, check_trainable, open_inputs, prepare, prepare_centroids
 from training.params import Params
@@ -72,8 +72,11 @@ def finish(out: Path, threads: int, on_progress: OnProgress | None = None) -> No
     out = Path(out)
     work = work_of(out)
     with locked(work):
+        job = claimed_by(work)
+        if job is None:
+            raise ResumeError(f"{work}: nothing was begun here")
         if not out.exists():  # else killed between the model's last step and the removal of its work
-            params, fingerprint = claimed_by(work)
+            params, fingerprint = job
             inputs = open_inputs(work / "inputs")
             if not (work / "centroids").exists():
                 prepare_centroids(inputs, params, work / "centroids")
@@ -114,20 +117,19 @@ class _Units:
     def __init__(self, inputs: Inputs, params: Params, work: Path, on_progress: OnProgress | None) -> None:
         self.inputs, self.params, self.work = inputs, params, work
         self.on_progress = on_progress or (lambda done, total, depth: None)
-        self.lock = threading.Lock()
+        self.lock, self.stop = threading.Lock(), threading.Event()
         shape = collapse(skeleton(inputs.by_label.n_rows, params.max_leaf), params.recipe.widest)
         self.done, self.total = 0, params.trees * shape.n_nodes
 
     def run(self, threads: int) -> None:
-        run_on_threads([partial(self.top, tree) for tree in range(self.params.trees)], threads)
+        run_on_threads([partial(self.top, tree) for tree in range(self.params.trees)], threads, self.stop)
 
     def top(self, tree: int) -> Iterable[Task]:
         path = top_path(self.work, tree)
-        resumed = path.exists()
-        if not resumed:
+        if not path.exists():
             shape = grow_tree(self.work / "centroids", self.params, tree)
             save_top(path, fit_top(self.inputs, self.params, shape, tree, self._node_done))
-        if resumed:
+        else:
             self._nodes_found(load_arrays(path, "fragment.nodes")["fragment.nodes"])
         groups = subtree_groups(load_shape(path), self.params)
         return [partial(self.subtrees, tree, unit, roots) for unit, roots in enumerate(groups)]
@@ -148,6 +150,8 @@ class _Units:
             self.done += len(nodes)
 
     def _node_done(self, depth: int) -> None:
+        if self.stop.is_set():
+            raise StoppedError
         with self.lock:
             self.done += 1
             self.on_progress(self.done, self.total, depth)

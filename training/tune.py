@@ -67,11 +67,9 @@ OnTrial = Callable[[Trial], None]
 
 def tune(data: Dataset, params: Params, threads: int, on_trial: OnTrial) -> Choice:
     """The best choice for a data set; `on_trial` is told every one that was tried."""
-    kept, held = hold_out(data, min(_HELD_OUT, _MOST_HELD / max(data.n_points, 1)), params.seed)
-    check_trainable(kept)
     params = replace(params, trees=1, recipe=replace(params.recipe, calibration="none"))
     with tempfile.TemporaryDirectory(prefix="xreg-tune-") as directory:
-        study = _Study(kept, held, params, threads, Path(directory), on_trial)
+        study = _Study(data, params, threads, Path(directory), on_trial)
         best = study.conditional() if params.recipe.target == "conditional" else study.raw()
         if params.tail:
             best = study.best(best, (replace(best.choice, alpha=alpha) for alpha in _ALPHAS))
@@ -81,16 +79,16 @@ def tune(data: Dataset, params: Params, threads: int, on_trial: OnTrial) -> Choi
 class _Study:
     """Trials on one held-out part, with the parts of the last model kept."""
 
-    def __init__(
-        self, kept: Dataset, held: Dataset, params: Params, threads: int, directory: Path, on_trial: OnTrial
-    ) -> None:
-        self.held, self.params, self.threads, self.directory, self.on_trial = held, params, threads, directory, on_trial
+    def __init__(self, data: Dataset, params: Params, threads: int, directory: Path, on_trial: OnTrial) -> None:
+        self.params, self.threads, self.directory, self.on_trial = params, threads, directory, on_trial
+        kept, self.held = hold_out(data, min(_HELD_OUT, _MOST_HELD / max(data.n_points, 1)), params.seed)
+        check_trainable(kept)
         prepare(kept, params, directory / "inputs")
         self.inputs: Inputs = open_inputs(directory / "inputs")
         prepare_centroids(self.inputs, params, directory / "centroids")
         self.shape = grow_tree(directory / "centroids", params, tree=0)
         self.tops: dict[float, Top] = {}
-        self.engines: dict[Choice, Engine] = {}
+        self.models: dict[Choice, Path] = {}  # not opened: what is mapped counts as ours
         self.trials: dict[Choice, Trial] = {}
 
     def conditional(self) -> Trial:
@@ -145,9 +143,9 @@ class _Study:
     def _engine(self, choice: Choice) -> Engine:
         """A model for everything but blend and α, which are applied when it is asked."""
         key = replace(choice, blend=0.0, alpha=1.0)
-        if key not in self.engines:
+        if key not in self.models:
             params = replace(choice.apply(self.params), alpha=1.0)
-            path = self.directory / f"model-{len(self.engines)}"
+            path = self.directory / f"model-{len(self.models)}"
             top, parts = self._fit(params)
             write_model(
                 path,
@@ -156,8 +154,8 @@ class _Study:
                 [partial(trie_of, self.inputs, top.shape, [partial(Fragment, *f) for f in (top.fragment, *parts)])],
                 "held out",
             )
-            self.engines[key] = Engine.open(path, verify=False)
-        return self.engines[key]
+            self.models[key] = path
+        return Engine.open(self.models[key], verify=False)
 
     def _fit(self, params: Params) -> tuple[Top, list[Fragment]]:
         top = self.tops.get(params.recipe.route.cost)

@@ -81,7 +81,10 @@ def _clear(work: Path) -> None:
             entry.unlink()
 
 
-def claimed_by(work: Path) -> Job:
+def claimed_by(work: Path) -> Job | None:
+    """The job that a work directory belongs to, or None where there is none."""
+    if not (work / _JOB).exists():
+        return None
     fields = json.loads((work / _JOB).read_text())
     return Job(Params.from_json(fields["params"]), fields["data"])
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from scipy import sparse
 
 from tests.conftest import SAMPLE
+from training.dataset import Dataset
+from training.fit import begin
+from training.params import PAPER, Params
 
 
 def xreg(*args: object, code: int = 0) -> subprocess.CompletedProcess[str]:
@@ -60,9 +64,23 @@ def test_tune_shows_a_table_and_writes_a_choice_that_train_uses(tmp_path: Path) 
 
 def test_the_paper_can_be_tuned_in_one_command(tmp_path: Path) -> None:
     xreg("train", SAMPLE, "--out", tmp_path / "m", "--recipe", "paper", "--max-leaf", 40, "--tune", "--trees", 1)
-    assert (tmp_path / "m.choice.json").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
     recipe = json.loads((tmp_path / "m" / "manifest.json").read_text())["params"]["recipe"]
     assert recipe["leaf"]["cost"] == recipe["route"]["cost"]
+
+
+def test_an_interrupted_training_goes_on_with_the_choice_it_had(
+    sample: tuple[Dataset, Dataset], tmp_path: Path
+) -> None:
+    recipe = replace(PAPER, route=replace(PAPER.route, cost=3.0), leaf=replace(PAPER.leaf, cost=3.0))
+    begin(sample[0], Params(recipe, trees=1, max_leaf=40), tmp_path / "m")
+    options = ("--recipe", "paper", "--max-leaf", 40, "--tune", "--trees", 1, "--resume")
+    other = xreg("train", SAMPLE / "tst_X_Xf.txt", "--out", tmp_path / "m", *options, code=5)
+    assert "belongs to a run with other data" in other.stderr.replace("\n", " ")
+    done = xreg("train", SAMPLE, "--out", tmp_path / "m", *options)
+    assert "held-out part" not in done.stderr
+    manifest = json.loads((tmp_path / "m" / "manifest.json").read_text())
+    assert manifest["params"]["recipe"]["leaf"]["cost"] == 3.0
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,9 @@ from core.trie import node_major
 from tests import oracle
 from tests.conftest import PARAMS, SAMPLE
 from training.dataset import Dataset
-from training.fit import fit
+from training.fit import begin, finish, fit
 from training.params import PAPER, ROUTED, Params, Regression
+from training.work import locked
 
 Parts = tuple[Dataset, Dataset]
 
@@ -89,6 +90,19 @@ def test_unfinished_work_is_neither_lost_nor_mixed_up(
         patch.setattr("training.fit.remove", lambda work: None)
         fit(sample[0], params, out, 1, resume=True)
     assert times == {file: file.stat().st_mtime_ns for file in (tmp_path / "m.work").glob("*.npz")}
+
+
+def test_a_work_directory_is_one_process_at_a_time(sample: Parts, tmp_path: Path) -> None:
+    begin(sample[0], PARAMS["paper"], tmp_path / "m")
+    with locked(tmp_path / "m.work"):
+        with pytest.raises(ResumeError, match="is being worked on by another process"):
+            begin(sample[0], PARAMS["paper"], tmp_path / "m", resume=True)
+        with pytest.raises(ResumeError, match="is being worked on by another process"):
+            finish(tmp_path / "m", 1)
+    finish(tmp_path / "m", 1)
+    with pytest.raises(ResumeError, match="has another process finished the run"):
+        finish(tmp_path / "m", 1)
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
 
 
 def test_an_existing_model_is_not_overwritten(sample: Parts, tmp_path: Path) -> None:
