@@ -1,0 +1,274 @@
+"""The best points of every label: labelwise inference over any number of points.
+
+    block of points × tree  →  Found: every label's best points of its leaf       (kernels/labelwise.py)
+    block of points         →  Best: pooled over trees, completed, the best kept    (kernels/completion.py)
+    all blocks              →  Best: merged
+
+A label lists, in every tree, its `top` best points among those that reach its leaf; what some tree lists is a
+candidate; a candidate's score is its exact mean over all trees, the same that pointwise inference gives. A label at
+whose leaves no point was turned away gets its exact answer. Quotas, ⌈F · N · frac⌉, are those of the block: N is its
+number of points. Ties are won by the lower point id.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from core.errors import DataError, UsageError
+from core.executors import Task, run_on_threads
+from core.kernels.best_leaf import best_leaves
+from core.kernels.completion import Lists, best_of_pool, complete_tree, pool_lists
+from core.kernels.labelwise import Best, collect, fill_lists, merge_best, visit_leaves
+from core.kernels.nodes import new_spread, walk
+from core.model import Ensemble, Model
+from core.sparse import Csr, Floats, Int64s, transformed
+
+BLOCK = 1 << 17
+MOST_POINTS = 10_000
+_SAFE = np.float32(1.0 - 1e-6)  # lowers a threshold, so that rounding loses nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Labelwise:
+    """What is asked for.
+
+    top       points per label
+    factor    F: how many times its share of the training points a node may keep; the more, the nearer to exhaustive
+    complete  scores are exact means; otherwise a pair that a tree does not list counts 0 there, as in the paper
+    block     points that go down the trees together; quotas are by block
+    """
+
+    top: int = 10
+    factor: float = 4.0
+    complete: bool = True
+    block: int = BLOCK
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.top <= MOST_POINTS:
+            raise UsageError(f"top must be between 1 and {MOST_POINTS}, got {self.top}")
+        if not (self.factor > 0 and math.isfinite(self.factor)):
+            raise UsageError(f"factor must be a number above 0, got {self.factor}")
+        if self.block < 1:
+            raise UsageError(f"block must be at least 1, got {self.block}")
+
+
+class Found(NamedTuple):
+    """What one tree finds in one block.
+
+    points, scores, counts  each label's list, as in `Best`
+    limit [labels]          the score that a pair outside of the list can have at most
+    covered [labels]        no point was turned away on the path to the label's leaf
+    best_leaf [points]      largest leaf probability of each point, 1 where the recipe does not ask for it
+    """
+
+    points: npt.NDArray[np.int32]
+    scores: Floats
+    counts: npt.NDArray[np.int32]
+    limit: Floats
+    covered: npt.NDArray[np.bool_]
+    best_leaf: Floats
+
+
+OnProgress = Callable[[int, int], None]  # units done, units in all
+
+
+def node_major(model: Model) -> Ensemble:
+    """The trees in the form that labelwise inference works on."""
+    return model.ensemble
+
+
+def check_points(model: Model, points: Csr) -> Csr:
+    """The points as the regressors know them; refuses what the model cannot answer."""
+    if points.n_cols != model.n_features:
+        raise DataError(f"the points have {points.n_cols} features, the model was trained on {model.n_features}")
+    if points.n_rows == 0:
+        raise DataError("there are no points to choose from")
+    if float(model.manifest["params"]["alpha"]) < 1.0:
+        raise UsageError("tail re-ranking is for pointwise inference: labelwise needs a model with alpha 1")
+    recipe = model.manifest["params"]["recipe"]
+    return transformed(points, recipe["value_power"], model.feature_weight)
+
+
+def blocks(points: Csr, size: int) -> Iterator[tuple[int, Csr]]:
+    """Runs of at most `size` points, each with the id of its first."""
+    for start in range(0, points.n_rows, size):
+        yield start, points._replace(indptr=points.indptr[start : start + size + 1])
+
+
+def find(model: Model, asked: Labelwise, tree: int, points: Csr) -> Found:
+    """The lists of one tree over one block of points."""
+    e, scoring, n_labels = node_major(model), model.scoring, model.n_labels
+    spread, way = new_spread(e, points.n_cols), walk(e, tree, n_labels)
+    best_leaf = np.ones(points.n_rows, np.float32)
+    if not scoring.conditional:
+        best_leaves(e, tree, int(model.manifest["params"]["recipe"]["beam"]), points, spread, best_leaf)
+    visits = visit_leaves(e, tree, way.leaf_node, scoring, asked.factor, points, spread)
+    best = _no_points(n_labels, asked.top)
+    fill_lists(e, way.leaf_node, scoring, model.label_points, points, best_leaf, visits, spread, best)
+    limit = np.ones(n_labels, np.float32)
+    if scoring.conditional:  # scores fall along paths, so who was turned away, or not listed, stays below
+        limit = np.maximum(visits.bound[way.label_leaf], _last(best))
+    covered = np.diff(visits.ptr)[way.label_leaf] == points.n_rows
+    return Found(*best, limit, covered, best_leaf)
+
+
+def _no_points(n_labels: int, top: int) -> Best:
+    return Best(
+        np.zeros((n_labels, top), np.int32), np.zeros((n_labels, top), np.float32), np.zeros(n_labels, np.int32)
+    )
+
+
+def _last(best: Best | Found) -> Floats:
+    """The score that ends a full list; 0 where there is room."""
+    return np.where(best.counts == best.scores.shape[1], best.scores[:, -1], np.float32(0.0))
+
+
+def finish(model: Model, asked: Labelwise, points: Csr, found: list[Found]) -> Best:
+    """The best points of every label in one block, from what all trees found."""
+    room = found[0].points.shape[1]
+    count = np.stack([f.counts for f in found])
+    start = np.arange(count.size).reshape(count.shape) * room
+    ids, scores = (
+        np.concatenate([part.ravel() for part in parts]) for parts in zip(*(f[:2] for f in found), strict=True)
+    )
+    lists = Lists(ids, scores, start, count)
+    limit = np.stack([f.limit for f in found])
+    best = _complete(model, asked, points, found, lists, limit)
+    if asked.complete:
+        wanted = _unsettled(found, best)
+        if np.isfinite(wanted).any():
+            lists = _collected(model, asked, points, found, wanted)
+            _replace(best, _complete(model, asked, points, found, lists, np.maximum(limit, wanted)))
+    return best
+
+
+def _complete(model: Model, asked: Labelwise, points: Csr, found: list[Found], lists: Lists, limit: Floats) -> Best:
+    """Pool the lists, complete the candidates in every tree, keep the best."""
+    e = node_major(model)
+    pool = pool_lists(lists, limit, asked.top, asked.complete, points.n_rows)
+    if asked.complete:
+        spread = new_spread(e, points.n_cols)
+        for tree, f in enumerate(found):
+            way = walk(e, tree, model.n_labels)
+            complete_tree(e, tree, way, model.scoring, points, f.best_leaf, limit[tree], pool, spread)
+    best = _no_points(model.n_labels, asked.top)
+    best_of_pool(pool, asked.complete, best)
+    return best
+
+
+def _unsettled(found: list[Found], best: Best) -> Floats:
+    """The last score of labels where no point was turned away and yet one that no tree lists may belong to the best;
+    infinity for all others. Such a point scores at most the mean of the lists' ends, and ties with a higher id."""
+    ends = np.stack([_last(f) for f in found]).astype(np.float64).sum(axis=0) / len(found)
+    last_id = np.max([f.points[:, -1] for f in found], axis=0)
+    score, point = _last(best), best.points[:, -1]
+    open_ = (ends.astype(np.float32) > score) | ((ends.astype(np.float32) == score) & (last_id < point))
+    covered = np.all([f.covered for f in found], axis=0)
+    return np.where(covered & open_ & (ends > 0), score * _SAFE, np.float32(np.inf))
+
+
+def _collected(model: Model, asked: Labelwise, points: Csr, found: list[Found], wanted: Floats) -> Lists:
+    """Lists without an end: all that reaches `wanted`. A pair whose mean does so reaches it in some tree."""
+    e, n_labels = node_major(model), model.n_labels
+    spread = new_spread(e, points.n_cols)
+    parts, count = [], np.zeros((len(found), n_labels), np.int32)
+    for tree, f in enumerate(found):
+        way = walk(e, tree, n_labels)
+        visits = visit_leaves(e, tree, way.leaf_node, model.scoring, asked.factor, points, spread)
+        labels, ids, scores = collect(e, way.leaf_node, model.scoring, points, f.best_leaf, visits, wanted, spread)
+        order = np.argsort(labels, kind="stable")
+        parts.append((ids[order], scores[order]))
+        count[tree] = np.bincount(labels, minlength=n_labels)
+    start: Int64s = np.concatenate([[0], np.cumsum(count.ravel())[:-1]]).reshape(count.shape).astype(np.int64)
+    return Lists(np.concatenate([p for p, _ in parts]), np.concatenate([s for _, s in parts]), start, count)
+
+
+def _replace(best: Best, better: Best) -> None:
+    """Take over the rows that were found anew."""
+    anew = better.counts > 0
+    for array, source in zip(best, better, strict=True):
+        array[anew] = source[anew]
+
+
+def merge(parts: Iterator[tuple[int, Best]]) -> Best:
+    """The best of all blocks; each comes with the id of its first point."""
+    start, best = next(parts)
+    best = best._replace(points=best.points + np.int32(start))
+    for start, more in parts:
+        merge_best(more._replace(points=more.points + np.int32(start)), best)
+    return best
+
+
+def calibrated(model: Model, best: Best) -> Best:
+    if model.calibration is None:
+        return best
+    return best._replace(scores=model.calibration.apply(best.scores))
+
+
+def as_rows(best: Best, n_points: int) -> Csr:
+    """Labels × points, ids rising within a label."""
+    filled = np.arange(best.points.shape[1]) < best.counts[:, None]
+    order = np.argsort(np.where(filled, best.points, n_points), axis=1, kind="stable")
+    ids, scores = np.take_along_axis(best.points, order, 1), np.take_along_axis(best.scores, order, 1)
+    return Csr(np.concatenate([[0], np.cumsum(best.counts)]).astype(np.int64), ids[filled], scores[filled], n_points)
+
+
+def best_points(
+    model: Model, points: Csr, asked: Labelwise, threads: int = 1, on_progress: OnProgress | None = None
+) -> Best:
+    """The best points of every label, in memory; scores in 0 … 1, times the model's scale in the caller's units."""
+    points = check_points(model, points)
+    parts, n_trees = list(blocks(points, asked.block)), node_major(model).n_trees
+    found: dict[tuple[int, int], Found] = {}
+    best: dict[int, Best] = {}
+
+    def find_in(block: int, tree: int) -> None:
+        found[block, tree] = find(model, asked, tree, parts[block][1])
+
+    def finish_block(block: int) -> None:
+        lists = [found.pop((block, tree)) for tree in range(n_trees)]
+        best[block] = finish(model, asked, parts[block][1], lists)
+
+    run_units(len(parts), n_trees, find_in, finish_block, threads, on_progress)
+    return calibrated(model, merge((start, best[block]) for block, (start, _) in enumerate(parts)))
+
+
+def run_units(
+    n_blocks: int,
+    n_trees: int,
+    find_in: Callable[[int, int], None],
+    finish_block: Callable[[int], None],
+    threads: int,
+    on_progress: OnProgress | None,
+) -> None:
+    """Run find_in(block, tree) for all, and finish_block(block) once all trees of a block are through."""
+    lock, done, left = threading.Lock(), 0, [n_trees] * n_blocks
+
+    def report() -> None:
+        nonlocal done
+        done += 1
+        if on_progress is not None:
+            on_progress(done, n_blocks * (n_trees + 1))
+
+    def first(block: int, tree: int) -> list[Task]:
+        find_in(block, tree)
+        with lock:
+            report()
+            left[block] -= 1
+            return [] if left[block] else [partial(second, block)]
+
+    def second(block: int) -> list[Task]:
+        finish_block(block)
+        with lock:
+            report()
+        return []
+
+    run_on_threads([partial(first, block, tree) for block in range(n_blocks) for tree in range(n_trees)], threads)
