@@ -85,22 +85,26 @@ def node_major(model: Model) -> Ensemble:
     return model.ensemble
 
 
-def check_points(model: Model, points: Csr) -> Csr:
-    """The points as the regressors know them; refuses what the model cannot answer."""
+def check_points(model: Model, points: Csr) -> None:
+    """Refuse what the model cannot answer."""
     if points.n_cols != model.n_features:
         raise DataError(f"the points have {points.n_cols} features, the model was trained on {model.n_features}")
     if points.n_rows == 0:
         raise DataError("there are no points to choose from")
     if float(model.manifest["params"]["alpha"]) < 1.0:
         raise UsageError("tail re-ranking is for pointwise inference: labelwise needs a model with alpha 1")
-    recipe = model.manifest["params"]["recipe"]
-    return transformed(points, recipe["value_power"], model.feature_weight)
 
 
-def blocks(points: Csr, size: int) -> Iterator[tuple[int, Csr]]:
-    """Runs of at most `size` points, each with the id of its first."""
-    for start in range(0, points.n_rows, size):
-        yield start, points._replace(indptr=points.indptr[start : start + size + 1])
+def n_blocks(asked: Labelwise, points: Csr) -> int:
+    return -(-points.n_rows // asked.block)
+
+
+def block_of(model: Model, asked: Labelwise, points: Csr, block: int) -> Csr:
+    """The points of one block as the regressors know them, ids counted from the block's first."""
+    indptr = points.indptr[block * asked.block : (block + 1) * asked.block + 1]
+    here = slice(indptr[0], indptr[-1])
+    part = Csr(indptr - indptr[0], points.indices[here], points.values[here], points.n_cols)
+    return transformed(part, model.manifest["params"]["recipe"]["value_power"], model.feature_weight)
 
 
 def find(model: Model, asked: Labelwise, tree: int, points: Csr) -> Found:
@@ -225,20 +229,21 @@ def best_points(
     model: Model, points: Csr, asked: Labelwise, threads: int = 1, on_progress: OnProgress | None = None
 ) -> Best:
     """The best points of every label, in memory; scores in 0 … 1, times the model's scale in the caller's units."""
-    points = check_points(model, points)
-    parts, n_trees = list(blocks(points, asked.block)), node_major(model).n_trees
+    check_points(model, points)
+    n_trees = node_major(model).n_trees
+    parts = [block_of(model, asked, points, block) for block in range(n_blocks(asked, points))]
     found: dict[tuple[int, int], Found] = {}
     best: dict[int, Best] = {}
 
     def find_in(block: int, tree: int) -> None:
-        found[block, tree] = find(model, asked, tree, parts[block][1])
+        found[block, tree] = find(model, asked, tree, parts[block])
 
     def finish_block(block: int) -> None:
         lists = [found.pop((block, tree)) for tree in range(n_trees)]
-        best[block] = finish(model, asked, parts[block][1], lists)
+        best[block] = finish(model, asked, parts[block], lists)
 
     run_units(len(parts), n_trees, find_in, finish_block, threads, on_progress)
-    return calibrated(model, merge((start, best[block]) for block, (start, _) in enumerate(parts)))
+    return calibrated(model, merge((block * asked.block, best[block]) for block in range(len(parts))))
 
 
 def run_units(
