@@ -1,13 +1,14 @@
 """The best points of every label: labelwise inference over any number of points.
 
     block of points × tree  →  Found: every label's best points of its leaf       (kernels/labelwise.py)
-    block of points         →  Best: pooled over trees, completed, the best kept    (kernels/completion.py)
+    block of points         →  Best: pooled over trees, completed, put in order    (kernels/completion.py)
     all blocks              →  Best: merged
 
-A label lists, in every tree, its `top` best points among those that reach its leaf; what some tree lists is a
-candidate; a candidate's score is its exact mean over all trees, the same that pointwise inference gives. A label at
-whose leaves no point was turned away gets its exact answer. Quotas, ⌈F · N · frac⌉, are those of the block: N is its
-number of points. Ties are won by the lower point id.
+A label lists, in every tree, its `top` best points among those that reach its leaf; the paper's rule, the mean over
+trees with 0 for what is missing, chooses `top` of them; their scores are then completed in every tree, so that an
+answer's score is the exact mean, the same that pointwise inference gives. A label at whose leaves no point was turned
+away gets its exact answer. Quotas, ⌈F · N · frac⌉, are those of the block: N is its number of points. Ties are won by
+the lower point id.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ import numpy.typing as npt
 from core.errors import DataError, UsageError
 from core.executors import Task, run_on_threads
 from core.kernels.best_leaf import best_leaves
-from core.kernels.completion import Lists, best_of_pool, complete_tree, pool_lists
-from core.kernels.labelwise import Best, collect, fill_lists, merge_best, visit_leaves
+from core.kernels.completion import Lists, best_of_pool, complete_tree, pool_lists, weigh_tree
+from core.kernels.labelwise import Best, Visits, collect, fill_lists, merge_best, visit_leaves
 from core.kernels.nodes import new_spread, walk
 from core.model import Ensemble, Model
 from core.sparse import Csr, Floats, Int64s, transformed
@@ -64,17 +65,23 @@ class Found(NamedTuple):
     """What one tree finds in one block.
 
     points, scores, counts  each label's list, as in `Best`
-    limit [labels]          the score that a pair outside of the list can have at most
     covered [labels]        no point was turned away on the path to the label's leaf
     best_leaf [points]      largest leaf probability of each point, 1 where the recipe does not ask for it
+    visit_…                 who reached which leaf: the arrays of `Visits`
     """
 
     points: npt.NDArray[np.int32]
     scores: Floats
     counts: npt.NDArray[np.int32]
-    limit: Floats
     covered: npt.NDArray[np.bool_]
     best_leaf: Floats
+    visit_ptr: Int64s
+    visit_point: npt.NDArray[np.int32]
+    visit_score: Floats
+
+    @property
+    def visits(self) -> Visits:
+        return Visits(self.visit_ptr, self.visit_point, self.visit_score)
 
 
 OnProgress = Callable[[int, int], None]  # units done, units in all
@@ -110,29 +117,21 @@ def block_of(model: Model, asked: Labelwise, points: Csr, block: int) -> Csr:
 def find(model: Model, asked: Labelwise, tree: int, points: Csr) -> Found:
     """The lists of one tree over one block of points."""
     e, scoring, n_labels = node_major(model), model.scoring, model.n_labels
-    spread, way = new_spread(e, points.n_cols), walk(e, tree, n_labels)
+    spread, way = new_spread(e, points), walk(e, tree, n_labels)
     best_leaf = np.ones(points.n_rows, np.float32)
     if not scoring.conditional:
         best_leaves(e, tree, int(model.manifest["params"]["recipe"]["beam"]), points, spread, best_leaf)
     visits = visit_leaves(e, tree, way.leaf_node, scoring, asked.factor, points, spread)
     best = _no_points(n_labels, asked.top)
     fill_lists(e, way.leaf_node, scoring, model.label_points, points, best_leaf, visits, spread, best)
-    limit = np.ones(n_labels, np.float32)
-    if scoring.conditional:  # scores fall along paths, so who was turned away, or not listed, stays below
-        limit = np.maximum(visits.bound[way.label_leaf], _last(best))
     covered = np.diff(visits.ptr)[way.label_leaf] == points.n_rows
-    return Found(*best, limit, covered, best_leaf)
+    return Found(*best, covered, best_leaf, *visits)
 
 
 def _no_points(n_labels: int, top: int) -> Best:
     return Best(
         np.zeros((n_labels, top), np.int32), np.zeros((n_labels, top), np.float32), np.zeros(n_labels, np.int32)
     )
-
-
-def _last(best: Best | Found) -> Floats:
-    """The score that ends a full list; 0 where there is room."""
-    return np.where(best.counts == best.scores.shape[1], best.scores[:, -1], np.float32(0.0))
 
 
 def finish(model: Model, asked: Labelwise, points: Csr, found: list[Found]) -> Best:
@@ -144,50 +143,39 @@ def finish(model: Model, asked: Labelwise, points: Csr, found: list[Found]) -> B
         np.concatenate([part.ravel() for part in parts]) for parts in zip(*(f[:2] for f in found), strict=True)
     )
     lists = Lists(ids, scores, start, count)
-    limit = np.stack([f.limit for f in found])
-    best = _complete(model, asked, points, found, lists, limit)
+    best = _complete(model, asked, points, found, lists, asked.top)
     if asked.complete:
-        wanted = _unsettled(found, best)
-        if np.isfinite(wanted).any():
-            lists = _collected(model, asked, points, found, wanted)
-            _replace(best, _complete(model, asked, points, found, lists, np.maximum(limit, wanted)))
+        covered = np.all([f.covered for f in found], axis=0) & (best.counts == asked.top)
+        wanted = np.where(covered, best.scores[:, -1] * _SAFE, np.float32(np.inf))
+        if covered.any():
+            lists = _collected(model, points, found, wanted)
+            _replace(best, _complete(model, asked, points, found, lists, points.n_rows))
     return best
 
 
-def _complete(model: Model, asked: Labelwise, points: Csr, found: list[Found], lists: Lists, limit: Floats) -> Best:
-    """Pool the lists, complete the candidates in every tree, keep the best."""
+def _complete(model: Model, asked: Labelwise, points: Csr, found: list[Found], lists: Lists, most: int) -> Best:
+    """Choose each label's `most` best pairs, complete them in every tree, keep the best."""
     e = node_major(model)
-    pool = pool_lists(lists, limit, asked.top, asked.complete, points.n_rows)
+    pool = pool_lists(lists, most, points.n_rows)
     if asked.complete:
-        spread = new_spread(e, points.n_cols)
+        spread = new_spread(e, points)
         for tree, f in enumerate(found):
             way = walk(e, tree, model.n_labels)
-            complete_tree(e, tree, way, model.scoring, points, f.best_leaf, limit[tree], pool, spread)
+            weigh_tree(e, tree, way, model.scoring, points, f.best_leaf, f.visits, pool)
+            complete_tree(e, tree, way, model.scoring, points, f.best_leaf, pool, spread)
     best = _no_points(model.n_labels, asked.top)
-    best_of_pool(pool, asked.complete, best)
+    best_of_pool(pool, best)
     return best
 
 
-def _unsettled(found: list[Found], best: Best) -> Floats:
-    """The last score of labels where no point was turned away and yet one that no tree lists may belong to the best;
-    infinity for all others. Such a point scores at most the mean of the lists' ends, and ties with a higher id."""
-    ends = np.stack([_last(f) for f in found]).astype(np.float64).sum(axis=0) / len(found)
-    last_id = np.max([f.points[:, -1] for f in found], axis=0)
-    score, point = _last(best), best.points[:, -1]
-    open_ = (ends.astype(np.float32) > score) | ((ends.astype(np.float32) == score) & (last_id < point))
-    covered = np.all([f.covered for f in found], axis=0)
-    return np.where(covered & open_ & (ends > 0), score * _SAFE, np.float32(np.inf))
-
-
-def _collected(model: Model, asked: Labelwise, points: Csr, found: list[Found], wanted: Floats) -> Lists:
+def _collected(model: Model, points: Csr, found: list[Found], wanted: Floats) -> Lists:
     """Lists without an end: all that reaches `wanted`. A pair whose mean does so reaches it in some tree."""
     e, n_labels = node_major(model), model.n_labels
-    spread = new_spread(e, points.n_cols)
+    spread = new_spread(e, points)
     parts, count = [], np.zeros((len(found), n_labels), np.int32)
     for tree, f in enumerate(found):
         way = walk(e, tree, n_labels)
-        visits = visit_leaves(e, tree, way.leaf_node, model.scoring, asked.factor, points, spread)
-        labels, ids, scores = collect(e, way.leaf_node, model.scoring, points, f.best_leaf, visits, wanted, spread)
+        labels, ids, scores = collect(e, way.leaf_node, model.scoring, points, f.best_leaf, f.visits, wanted, spread)
         order = np.argsort(labels, kind="stable")
         parts.append((ids[order], scores[order]))
         count[tree] = np.bincount(labels, minlength=n_labels)

@@ -236,15 +236,15 @@ def labelwise(
     for label in range(n_labels):
         came = [reach[t][leaf_of[t][label]] for t in range(len(trees))]
         lists = [ranked_points({i: scores[t][i, label] for i in came[t]}, top) for t in range(len(trees))]
+        total: dict[int, float] = {}
+        for i, s in (pair for pairs in lists for pair in pairs):
+            total[i] = total.get(i, 0.0) + s / len(trees)
+        chosen = ranked_points(total, top)
         if label_points[label] == 0:
-            answers.append([])
-        elif not complete:
-            total: dict[int, float] = {}
-            for i, s in (pair for pairs in lists for pair in pairs):
-                total[i] = total.get(i, 0.0) + s / len(trees)
-            answers.append(ranked_points(total, top))
-        elif all(len(points) == n for points in came):
-            answers.append(ranked_points(dict(enumerate(mean[:, label])), top))
-        else:
-            answers.append(ranked_points({i: mean[i, label] for pairs in lists for i, _ in pairs}, top))
+            chosen = []
+        elif complete and all(len(points) == n for points in came):
+            chosen = ranked_points(dict(enumerate(mean[:, label])), top)
+        elif complete:
+            chosen = ranked_points({i: mean[i, label] for i, _ in chosen}, top)
+        answers.append(chosen)
     return answers

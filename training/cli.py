@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import click
 from rich.box import SIMPLE
@@ -309,7 +309,9 @@ def evaluate(
 
     if transposed and not labelwise:
         raise UsageError("--transposed says where labelwise figures come from: give --labelwise with it")
-    how = ("transposed" if transposed else Labelwise(LABEL_TOP, factor)) if labelwise else None
+    how: Labelwise | Literal["transposed"] | None = None
+    if labelwise:
+        how = "transposed" if transposed else Labelwise(LABEL_TOP, factor)
     engine = Engine.open(model)
     with _err.status("evaluating"):
         figures = evaluate_model(engine, read_dataset(data, "test"), propensity, beam, alpha, how, threshold, threads)

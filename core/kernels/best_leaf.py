@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from core.jit import kernel
-from core.kernels.labelwise import child_scores, retain
-from core.kernels.nodes import Spread
+from core.kernels.labelwise import retain
+from core.kernels.nodes import Spread, child_scores
 from core.model import Ensemble
 from core.sparse import Csr, Floats, Int32s, Int64s
 

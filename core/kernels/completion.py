@@ -1,10 +1,11 @@
-"""From the lists of single trees to the mean over all: candidates pooled, completed in every tree, the best kept.
+"""From the lists of single trees to the mean over all: pairs pooled, completed in every tree, put in order.
 
-A pair (point, label) that one tree lists may be missing in another: the point was turned away there, or the label had
-better ones. Its exact score there is computed all the same, unless the pair cannot be among the best any more: what is
-not known of a pair is bounded (`limit`), and the sum of what is known and the bounds must reach the N-th best sum of
-what is known. Missing scores of a tree are computed in bulk: one walk down the tree takes every point only to leaves
-where a pair of it waits, and drops it where its score falls below what all pairs waiting there need.
+The paper's rule chooses: the best pairs (point, label) by the mean of what the trees list, a missing score counting 0.
+Completion then finds what is missing, because a point that a tree turned away does score there, if little:
+
+    weigh_tree     the label's own score of every missing pair; the whole score where the point did reach the leaf
+    complete_tree  the way to the leaf of the others: one walk down the tree takes every point only to leaves where a
+                   pair of it waits
 """
 
 from __future__ import annotations
@@ -14,28 +15,12 @@ from typing import NamedTuple
 import numpy as np
 
 from core.jit import kernel
-from core.kernels.labelwise import Best, child_scores, grown, insert, own_score, path_factor
-from core.kernels.nodes import Doubles, Spread, Walk, gather_rows, point_margins, spread_rows
+from core.kernels.labelwise import Best, Visits, grown, insert, own_score, path_factor
+from core.kernels.nodes import Doubles, Spread, Walk, child_scores, edge_columns
 from core.model import Ensemble, Scoring
 from core.sparse import Csr, Floats, Int32s, Int64s
 
-_OUT = -1.0  # slack of a pair that cannot be among the best
-_SAFE = 1.0 - 1e-6  # needs are lowered by this, so that rounding never drops a pair
-
-
-class Pool(NamedTuple):
-    """Candidates of every label: pairs that some tree lists.
-
-    ptr [labels + 1]  candidates of a label
-    point [n]         their points
-    score [T, n]      score in each tree, NaN: not known yet
-    slack [n]         how far what is known and the limits exceed what the pair needs; below 0: the pair is out
-    """
-
-    ptr: Int64s
-    point: Int32s
-    score: Floats
-    slack: Doubles
+_FEW = 32  # up to here selection is faster than sorting
 
 
 class Lists(NamedTuple):
@@ -47,87 +32,140 @@ class Lists(NamedTuple):
     length: Int32s
 
 
-@kernel()
-def pool_lists(lists: Lists, limit: Floats, top: int, complete: bool, n_points: int) -> Pool:
-    """The union of all trees' lists without hopeless pairs.
+class Pool(NamedTuple):
+    """The chosen pairs of every label.
 
-    limit [T, labels] bounds the score of a pair that the tree does not list. Without `complete` it counts 0.
+    ptr [labels + 1]  pairs of a label
+    point [n]         their points
+    score [T, n]      score in each tree, NaN: not known
+    own [T, n]        where the score is not known: the label's own score, the way to its leaf left aside
     """
+
+    ptr: Int64s
+    point: Int32s
+    score: Floats
+    own: Doubles
+
+
+@kernel()
+def pool_lists(lists: Lists, most: int, n_points: int) -> Pool:
+    """Of the union of all trees' lists, a label's `most` best pairs by the sum of listed scores, ties by lower id."""
     n_trees, n_labels = lists.length.shape
-    seen, slot = np.full(n_points, -1, np.int32), np.empty(n_points, np.int64)
-    most = lists.length.sum()
-    ptr, point = np.zeros(n_labels + 1, np.int64), np.empty(most, np.int32)
-    score, slack = np.full((n_trees, most), np.float32(np.nan)), np.zeros(most, np.float64)
+    slot = np.full(n_points, -1, np.int64)
+    room = lists.length.sum()
+    ptr, point = np.zeros(n_labels + 1, np.int64), np.empty(room, np.int32)
+    score, sums = np.full((n_trees, room), np.float32(np.nan)), np.zeros(room, np.float64)
     n = 0
     for label in range(n_labels):
         start = n
         for t in range(n_trees):
             for c in range(lists.start[t, label], lists.start[t, label] + lists.length[t, label]):
                 i = lists.points[c]
-                if seen[i] != label:
-                    seen[i], slot[i] = label, n
-                    point[n] = i
+                if slot[i] < start or slot[i] >= n or point[slot[i]] != i:
+                    slot[i], point[n], sums[n] = n, i, 0.0
+                    for other in range(n_trees):
+                        score[other, n] = np.nan
                     n += 1
                 score[t, slot[i]] = lists.scores[c]
-        if complete:
-            n = _drop_hopeless(point, score, slack, start, n, limit[:, label], top)
+                sums[slot[i]] += np.float64(lists.scores[c])
+        if n - start > most:
+            _best_first(point, score, sums, start, n, most)
+            n = start + most
         ptr[label + 1] = n
-    return Pool(ptr, point[:n].copy(), score[:, :n].copy(), slack[:n].copy())
+    return Pool(ptr, point[:n].copy(), score[:, :n].copy(), np.zeros((n_trees, n), np.float64))
 
 
 @kernel()
-def _drop_hopeless(point: Int32s, score: Floats, slack: Doubles, start: int, stop: int, limit: Floats, top: int) -> int:
-    """Keep the candidates whose bound reaches the `top`-th best known sum; returns where they end now."""
-    n = stop - start
-    sums = np.empty(n, np.float64)
-    for c in range(n):
-        sums[c] = 0.0
-        for t in range(limit.size):
-            if not np.isnan(score[t, start + c]):
-                sums[c] += np.float64(score[t, start + c])
-    wanted = 0.0 if n < top else np.partition(sums[:n], n - top)[n - top]
-    at = start
-    for c in range(start, stop):
-        bound = 0.0
-        for t in range(limit.size):
-            bound += np.float64(limit[t] if np.isnan(score[t, c]) else score[t, c])
-        if bound >= wanted * _SAFE:
-            point[at], slack[at] = point[c], bound - wanted * _SAFE
-            for t in range(limit.size):
-                score[t, at] = score[t, c]
-            at += 1
-    for c in range(at, stop):
-        score[:, c] = np.nan
-    return at
+def _best_first(point: Int32s, score: Floats, sums: Doubles, start: int, stop: int, most: int) -> None:
+    """Move the `most` best of start:stop to the front, by sum, then lower id: few by selection, many by sorting."""
+    if most > _FEW:
+        order = start + np.argsort(point[start:stop])
+        order = order[np.argsort(-sums[order], kind="mergesort")][:most]
+        point[start : start + most], score[:, start : start + most] = point[order], score[:, order]
+        return
+    for at in range(start, start + most):
+        best = at
+        for c in range(at + 1, stop):
+            if sums[c] > sums[best] or (sums[c] == sums[best] and point[c] < point[best]):
+                best = c
+        point[at], point[best] = point[best], point[at]
+        sums[at], sums[best] = sums[best], sums[at]
+        for t in range(score.shape[0]):
+            score[t, at], score[t, best] = score[t, best], score[t, at]
 
 
 @kernel()
-def waiting(pool: Pool, tree: int, walk: Walk, n_points: int) -> tuple[Int64s, Int32s, Int64s]:
-    """Candidates without a score in this tree, by leaf, then point: (their numbers, their labels, ptr [leaves + 1])."""
+def weigh_tree(
+    e: Ensemble,
+    tree: int,
+    walk: Walk,
+    scoring: Scoring,
+    points: Csr,
+    best_leaf: Floats,
+    visits: Visits,
+    pool: Pool,
+) -> None:
+    """Own scores of the pairs that lack one tree; the whole score where the point did reach the label's leaf.
+
+    Few labels of a leaf are asked for at each point, so that here a label's weights are spread, not a leaf's rows.
+    """
+    n_points = points.indptr.size - 1
+    weight_of, reached = np.zeros(points.n_cols, np.float64), np.full(n_points, -1, np.int32)
+    factors = np.empty(n_points, np.float64)
+    for leaf in range(walk.leaf_node.size):
+        node = walk.leaf_node[leaf]
+        for v in range(visits.ptr[leaf], visits.ptr[leaf + 1]):
+            i = visits.point[v]
+            reached[i] = leaf
+            factors[i] = path_factor(scoring, np.float64(visits.score[v]), np.float64(best_leaf[i]))
+        ptr, features, weights = edge_columns(e, node)
+        for edge in range(e.edge_ptr[node], e.edge_ptr[node + 1]):
+            label, k = e.edge_target[edge], edge - e.edge_ptr[node]
+            if pool.ptr[label] == pool.ptr[label + 1]:
+                continue
+            for j in range(ptr[k], ptr[k + 1]):
+                weight_of[features[j]] = weights[j]
+            for c in range(pool.ptr[label], pool.ptr[label + 1]):
+                if np.isnan(pool.score[tree, c]):
+                    i, total = pool.point[c], 0.0
+                    for j in range(points.indptr[i], points.indptr[i + 1]):
+                        total += np.float64(points.values[j]) * weight_of[np.uint32(points.indices[j])]
+                    own = own_score(scoring, e.edge_bias[edge] + e.edge_step[edge] * total)
+                    pool.own[tree, c] = own
+                    if own == 0.0:
+                        pool.score[tree, c] = 0.0
+                    elif reached[i] == leaf:
+                        pool.score[tree, c] = own * factors[i]
+            for j in range(ptr[k], ptr[k + 1]):
+                weight_of[features[j]] = 0.0
+
+
+@kernel()
+def waiting(pool: Pool, tree: int, walk: Walk, n_points: int) -> tuple[Int64s, Int64s]:
+    """Pairs without a score in this tree, by leaf, then point: (their numbers, ptr [leaves + 1])."""
     n_labels, n_leaves = pool.ptr.size - 1, walk.leaf_node.size
     by_point, ptr = np.zeros(n_points + 1, np.int64), np.zeros(n_leaves + 1, np.int64)
     for label in range(n_labels):
         for c in range(pool.ptr[label], pool.ptr[label + 1]):
-            if np.isnan(pool.score[tree, c]) and pool.slack[c] >= 0.0:
+            if np.isnan(pool.score[tree, c]):
                 by_point[pool.point[c] + 1] += 1
                 ptr[walk.label_leaf[label] + 1] += 1
     for i in range(n_points):
         by_point[i + 1] += by_point[i]
     for leaf in range(n_leaves):
         ptr[leaf + 1] += ptr[leaf]
-    first, label_of = np.empty(ptr[-1], np.int64), np.empty(ptr[-1], np.int32)
+    pairs, leaf_of = np.empty(ptr[-1], np.int64), np.empty(ptr[-1], np.int32)
     for label in range(n_labels):
         for c in range(pool.ptr[label], pool.ptr[label + 1]):
-            if np.isnan(pool.score[tree, c]) and pool.slack[c] >= 0.0:
+            if np.isnan(pool.score[tree, c]):
                 at = by_point[pool.point[c]]
-                first[at], label_of[at] = c, label
+                pairs[at], leaf_of[at] = c, walk.label_leaf[label]
                 by_point[pool.point[c]] += 1
-    chosen, labels, cursor = np.empty(ptr[-1], np.int64), np.empty(ptr[-1], np.int32), ptr[:-1].copy()
-    for r in range(first.size):
-        leaf = walk.label_leaf[label_of[r]]
-        chosen[cursor[leaf]], labels[cursor[leaf]] = first[r], label_of[r]
-        cursor[leaf] += 1
-    return chosen, labels, ptr
+    chosen, cursor = np.empty(ptr[-1], np.int64), ptr[:-1].copy()
+    for r in range(pairs.size):
+        chosen[cursor[leaf_of[r]]] = pairs[r]
+        cursor[leaf_of[r]] += 1
+    return chosen, ptr
 
 
 @kernel()
@@ -138,36 +176,28 @@ def complete_tree(
     scoring: Scoring,
     points: Csr,
     best_leaf: Floats,
-    limit: Floats,
     pool: Pool,
     spread: Spread,
 ) -> None:
-    """Fill in the scores of one tree that candidates wait for, or put the pair out of the pool."""
+    """Fill in the scores of one tree that pairs wait for, after `weigh_tree`."""
     n_points = points.indptr.size - 1
-    chosen, labels, ptr = waiting(pool, tree, walk, n_points)
+    chosen, ptr = waiting(pool, tree, walk, n_points)
     root, n_nodes = e.tree_ptr[tree], e.tree_ptr[tree + 1] - e.tree_ptr[tree]
-    mark, need = np.full(n_points, -1, np.int32), np.zeros(n_points, np.float64)
+    mark = np.full(n_points, -1, np.int32)
     ids, scores = np.empty(4 * n_points + 16, np.int32), np.empty(4 * n_points + 16, np.float32)
     stack, begin, end = np.empty(n_nodes, np.int64), np.empty(n_nodes, np.int64), np.empty(n_nodes, np.int64)
-    for c in chosen:
-        mark[pool.point[c]] = root
-    n = 0
-    for i in range(n_points):
-        if mark[i] == root:
-            ids[n], scores[n] = i, 1.0
-            n += 1
-    stack[0], begin[0], end[0], height = root, 0, n, 1
+    ids[:n_points] = np.arange(n_points)
+    scores[:n_points] = 1.0
+    stack[0], begin[0], end[0] = root, 0, n_points
+    height = 1 if chosen.size else 0
     while height > 0:
         height -= 1
         node, start, stop = stack[height], begin[height], end[height]
         n = stop - start
         if e.node_leaf[node]:
             leaf = walk.first_leaf[node - root]
-            here = slice(ptr[leaf], ptr[leaf + 1])
-            _complete_leaf(
-                e, tree, node, walk, scoring, points, best_leaf, limit, pool, spread,
-                chosen[here], labels[here], ids[start:stop], scores[start:stop],
-            )  # fmt: skip
+            here = chosen[ptr[leaf] : ptr[leaf + 1]]
+            _arrive(tree, scoring, best_leaf, pool, here, ids[start:stop], scores[start:stop])
             continue
         below = np.empty((e.edge_ptr[node + 1] - e.edge_ptr[node], n), np.float32)
         child_scores(e, node, points, ids[start:stop], scores[start:stop], scoring.conditional, spread, below)
@@ -176,83 +206,42 @@ def complete_tree(
         for k in range(below.shape[0] - 1, -1, -1):
             child = e.edge_target[e.edge_ptr[node] + k]
             first, last = ptr[walk.first_leaf[child - root]], ptr[walk.last_leaf[child - root]]
-            _mark_needs(pool, limit, chosen[first:last], labels[first:last], child, mark, need)
-            begin[height] = at
+            if first == last:
+                continue
+            for c in chosen[first:last]:
+                mark[pool.point[c]] = child
+            stack[height], begin[height] = child, at
             for p in range(n):
-                i = ids[start + p]
-                if mark[i] == child and (below[k, p] >= need[i] or not scoring.conditional):
-                    ids[at], scores[at] = i, below[k, p]
+                if mark[ids[start + p]] == child:
+                    ids[at], scores[at] = ids[start + p], below[k, p]
                     at += 1
-            stack[height], end[height] = child, at
+            end[height] = at
             height += 1
 
 
 @kernel()
-def _mark_needs(
-    pool: Pool, limit: Floats, chosen: Int64s, labels: Int32s, child: int, mark: Int32s, need: Doubles
+def _arrive(
+    tree: int, scoring: Scoring, best_leaf: Floats, pool: Pool, chosen: Int64s, ids: Int32s, scores: Floats
 ) -> None:
-    """mark[i] = child for the points with a pair below the child, need[i] = the least score that serves one."""
-    for r in range(chosen.size):
-        c = chosen[r]
+    """Scores of the pairs that wait at a leaf; they and the points that came (ids) both rise by point."""
+    p = 0
+    for c in chosen:
         i = pool.point[c]
-        least = np.float64(limit[labels[r]]) - pool.slack[c]
-        need[i] = least if mark[i] != child else min(need[i], least)
-        mark[i] = child
-
-
-@kernel()
-def _complete_leaf(
-    e: Ensemble,
-    tree: int,
-    node: int,
-    walk: Walk,
-    scoring: Scoring,
-    points: Csr,
-    best_leaf: Floats,
-    limit: Floats,
-    pool: Pool,
-    spread: Spread,
-    chosen: Int64s,
-    labels: Int32s,
-    ids: Int32s,
-    scores: Floats,
-) -> None:
-    """Scores of the pairs that wait at a leaf; both they and the points that came (ids) rise by point."""
-    spread_rows(e, node, spread)
-    r = 0
-    for p in range(ids.size + 1):
-        i = ids[p] if p < ids.size else points.indptr.size
-        while r < chosen.size and pool.point[chosen[r]] < i:  # dropped on the way
-            pool.slack[chosen[r]] = _OUT
-            r += 1
-        if r == chosen.size:
-            break
-        point_margins(e, node, points, i, spread)
+        while ids[p] < i:
+            p += 1
         factor = path_factor(scoring, np.float64(scores[p]), np.float64(best_leaf[i]))
-        while r < chosen.size and pool.point[chosen[r]] == i:
-            c, label = chosen[r], labels[r]
-            score = np.float32(own_score(scoring, spread.sums[walk.label_edge[label]]) * factor)
-            pool.score[tree, c] = score
-            pool.slack[c] -= np.float64(limit[label]) - np.float64(score)
-            r += 1
-    gather_rows(e, node, spread)
+        pool.score[tree, c] = pool.own[tree, c] * factor
 
 
 @kernel()
-def best_of_pool(pool: Pool, complete: bool, best: Best) -> None:
-    """Each label's best candidates by mean score, ties by lower id.
-
-    A score that is still not known counts 0 without `complete`; with it the pair is out.
-    """
+def best_of_pool(pool: Pool, best: Best) -> None:
+    """Each label's best pairs by mean score, ties by lower id; a score that is not known counts 0."""
     n_trees = pool.score.shape[0]
     for label in range(best.counts.size):
         for c in range(pool.ptr[label], pool.ptr[label + 1]):
-            total, known = 0.0, pool.slack[c] >= 0.0
+            total = 0.0
             for t in range(n_trees):
-                if np.isnan(pool.score[t, c]):
-                    known = known and not complete
-                else:
-                    total += np.float64(pool.score[t, c])
+                total += 0.0 if np.isnan(pool.score[t, c]) else np.float64(pool.score[t, c])
             score = np.float32(total / n_trees)
-            if known and score > 0.0:
-                insert(best.points[label], best.scores[label], best.counts, label, pool.point[c], score)
+            if score > 0.0:
+                insert(best, label, pool.point[c], score)

@@ -12,9 +12,21 @@ from typing import NamedTuple
 import numpy as np
 
 from core.jit import kernel
-from core.kernels.nodes import Spread, edge_margins, gather_rows, point_margins, spread_rows
+from core.kernels.nodes import (
+    SOME,
+    Doubles,
+    Spread,
+    child_scores,
+    gather_rows,
+    sigmoid,
+    some_margins,
+    spread_dense,
+    spread_rows,
+)
 from core.model import Ensemble, Scoring
 from core.sparse import Csr, Floats, Int32s, Int64s
+
+_RUNS, _ONE = 256, 0x3F800000  # runs of `by_falling`; the bits of 1.0
 
 
 class Visits(NamedTuple):
@@ -22,13 +34,11 @@ class Visits(NamedTuple):
 
     ptr [leaves + 1]  visits of a leaf
     point, score [n]  who, and with which probability of the leaf
-    bound [leaves]    no point that was turned away on the path to the leaf scored more (where scores fall along paths)
     """
 
     ptr: Int64s
     point: Int32s
     score: Floats
-    bound: Floats
 
 
 @kernel()
@@ -47,22 +57,20 @@ def visit_leaves(
     ids[:n_points] = np.arange(n_points)
     scores[:n_points] = 1.0
     out_point, out_score = np.empty(8 * n_points + 16, np.int32), np.empty(8 * n_points + 16, np.float32)
-    ptr, bound = np.zeros(leaf_node.size + 1, np.int64), np.zeros(leaf_node.size, np.float32)
+    ptr = np.zeros(leaf_node.size + 1, np.int64)
     n_nodes = e.tree_ptr[tree + 1] - e.tree_ptr[tree]
     stack, begin, end = np.empty(n_nodes, np.int64), np.empty(n_nodes, np.int64), np.empty(n_nodes, np.int64)
-    bounds = np.zeros(n_nodes, np.float32)
     stack[0], begin[0], end[0] = e.tree_ptr[tree], 0, n_points
     height, n_leaves, n_out = 1, 0, 0
     while height > 0:
         height -= 1
-        node, start, stop, above = stack[height], begin[height], end[height], bounds[height]
+        node, start, stop = stack[height], begin[height], end[height]
         n = stop - start
         if e.node_leaf[node]:
             out_point, out_score = grown(out_point, out_score, n_out + n)
             out_point[n_out : n_out + n] = ids[start:stop]
             out_score[n_out : n_out + n] = scores[start:stop]
             n_out += n
-            bound[n_leaves] = above
             n_leaves += 1
             ptr[n_leaves] = n_out
             continue
@@ -74,12 +82,11 @@ def visit_leaves(
         for k in range(n_edges - 1, -1, -1):  # pushed from right to left, taken from left to right
             child = e.edge_target[e.edge_ptr[node] + k]
             keep = min(n, quota(e, child, factor, n_points))
-            cut = retain(below[k], ids[start:stop], keep, ids[at : at + keep], scores[at : at + keep])
+            retain(below[k], ids[start:stop], keep, ids[at : at + keep], scores[at : at + keep])
             stack[height], begin[height], end[height] = child, at, at + keep
-            bounds[height] = max(above, cut)
             height += 1
             at += keep
-    return Visits(ptr, out_point[:n_out].copy(), out_score[:n_out].copy(), bound)
+    return Visits(ptr, out_point[:n_out].copy(), out_score[:n_out].copy())
 
 
 @kernel()
@@ -94,62 +101,39 @@ def grown(ids: Int32s, scores: Floats, room: int) -> tuple[Int32s, Floats]:
 
 
 @kernel()
-def child_scores(
-    e: Ensemble,
-    node: int,
-    points: Csr,
-    ids: Int32s,
-    scores: Floats,
-    conditional: bool,
-    spread: Spread,
-    out: Floats,
-) -> None:
-    """out[k, p] = σ(margin of edge k for ids[p]), times scores[p] where edges are conditional on their node."""
-    margins = np.empty((out.shape[0], ids.size), np.float64)
-    edge_margins(e, node, points, ids, spread, margins)
-    for k in range(out.shape[0]):
-        for p in range(ids.size):
-            score = 1.0 / (1.0 + np.exp(-margins[k, p]))
-            out[k, p] = score * np.float64(scores[p]) if conditional else score
-
-
-@kernel()
-def retain(scores: Floats, ids: Int32s, keep: int, out_ids: Int32s, out_scores: Floats) -> float:
-    """The `keep` best of rising ids, in the same order, ties by lower id; returns the largest score left out."""
+def retain(scores: Floats, ids: Int32s, keep: int, out_ids: Int32s, out_scores: Floats) -> None:
+    """The `keep` best of rising ids, in the same order, ties by lower id."""
     n = ids.size
     if keep == n:
         out_ids[:] = ids
         out_scores[:] = scores
-        return 0.0
+        return
     if keep == 0:
-        return float(scores.max())
+        return
     cut = np.partition(scores, n - keep)[n - keep]
     ties = keep
     for p in range(n):
         ties -= 1 if scores[p] > cut else 0
-    at, left_out = 0, np.float32(0.0)
+    at = 0
     for p in range(n):
         if scores[p] > cut or (scores[p] == cut and ties > 0):
             ties -= 1 if scores[p] == cut else 0
             out_ids[at], out_scores[at] = ids[p], scores[p]
             at += 1
-        else:
-            left_out = max(left_out, scores[p])
-    return float(left_out)
 
 
 @kernel(inline=True)
 def path_factor(scoring: Scoring, score: float, best_leaf: float) -> float:
-    """What the way to a leaf makes of a label's own score."""
+    """What the way to a leaf makes of a label's own score; as a 32-bit number, like the score."""
     if scoring.conditional:
         return score
-    return (score / best_leaf) ** scoring.blend if best_leaf > 0.0 else 1.0
+    return np.float64(np.float32((score / best_leaf) ** scoring.blend)) if best_leaf > 0.0 else 1.0
 
 
 @kernel(inline=True)
 def own_score(scoring: Scoring, margin: float) -> float:
     """The score of a label by its own regressor."""
-    return min(max(margin, 0.0), 1.0) if scoring.ridge_leaves else 1.0 / (1.0 + np.exp(-margin))
+    return min(max(margin, 0.0), 1.0) if scoring.ridge_leaves else sigmoid(margin)
 
 
 class Best(NamedTuple):
@@ -174,39 +158,79 @@ def fill_lists(
 ) -> None:
     """Every label keeps its N best points of its leaf, by score, then lower id; a score of 0 is no answer.
 
-    A leaf takes its points by falling path factor and stops when that is below the last entry of all its labels' lists.
+    A leaf takes its points by falling path factor; some are skipped when theirs are below the last entry of all its
+    labels' lists.
+    A margin is first held against a gate that is cheaper than a score: what does not pass is below its list's last.
     """
-    room = lists.points.shape[1]
+    gates = np.empty(spread.margins.shape[1], np.float64)
     for leaf in range(leaf_node.size):
         node, first, last = leaf_node[leaf], visits.ptr[leaf], visits.ptr[leaf + 1]
         if first == last:
             continue
-        edges = e.edge_target[e.edge_ptr[node] : e.edge_ptr[node + 1]]
-        factors = np.empty(last - first, np.float64)
+        labels = e.edge_target[e.edge_ptr[node] : e.edge_ptr[node + 1]]
+        factors = np.empty(last - first, np.float32)
         for v in range(last - first):
             best = np.float64(best_leaf[visits.point[first + v]])
             factors[v] = path_factor(scoring, np.float64(visits.score[first + v]), best)
+        for k in range(labels.size):  # everything passes while a list has room; a label never seen lets nothing in
+            gates[k] = -np.inf if label_points[labels[k]] > 0 else np.inf
         spread_rows(e, node, spread)
-        least = 0.0
-        for taken, v in enumerate(np.argsort(-factors)):
-            if factors[v] < least:
-                break
-            i = visits.point[first + v]
-            point_margins(e, node, points, i, spread)
-            for k in range(edges.size):
-                score = np.float32(own_score(scoring, spread.sums[k]) * factors[v])
-                label = edges[k]
-                if score > 0.0 and label_points[label] > 0:
-                    insert(lists.points[label], lists.scores[label], lists.counts, label, i, score)
-            if taken % 16 == 15:
-                least = _least(lists, edges, label_points, room)
+        spread_dense(e, node, spread)
+        order = by_falling(factors)
+        for start in range(0, order.size, SOME):
+            some = order[start : start + SOME]
+            if factors[some].max() >= _least(lists, labels, label_points):
+                ids = visits.point[first:last][some]
+                some_margins(e, node, points, ids, spread)
+                _offer(scoring, labels, ids, factors[some], spread.margins, gates, lists)
         gather_rows(e, node, spread)
 
 
 @kernel()
-def _least(lists: Best, labels: Int32s, label_points: Int32s, room: int) -> float:
+def _offer(
+    scoring: Scoring, labels: Int32s, ids: Int32s, factors: Floats, margins: Doubles, gates: Doubles, lists: Best
+) -> None:
+    """Offer points to the labels of their leaf. σ(m)·factor ≤ e^m·factor, so a logistic gate is ln(last score)."""
+    room = lists.points.shape[1]
+    for p in range(ids.size):
+        factor = np.float64(factors[p])
+        slope, shift = (factor, 0.0) if scoring.ridge_leaves else (1.0, np.log(factor))
+        for k in range(labels.size):
+            if margins[p, k] * slope + shift >= gates[k]:
+                score, label = np.float32(own_score(scoring, margins[p, k]) * factor), labels[k]
+                if score > 0.0:
+                    insert(lists, label, ids[p], score)
+                    if lists.counts[label] == room:
+                        end = np.float64(lists.scores[label, room - 1]) * (1.0 - 1e-6)
+                        gates[k] = end if scoring.ridge_leaves else np.log(end)
+
+
+@kernel()
+def by_falling(factors: Floats) -> Int64s:
+    """The order of numbers in 0 … 1, roughly falling: by eighths of octaves, read off their bits."""
+    bits = factors.view(np.int32)
+    ends, order = np.zeros(_RUNS, np.int64), np.empty(factors.size, np.int64)
+    for v in range(factors.size):
+        ends[_run(bits[v])] += 1
+    at = 0
+    for run in range(_RUNS):
+        at, ends[run] = at + ends[run], at
+    for v in range(factors.size):
+        run = _run(bits[v])
+        order[ends[run]] = v
+        ends[run] += 1
+    return order
+
+
+@kernel(inline=True)
+def _run(bits: int) -> int:
+    return min(max((_ONE - bits) >> 20, 0), _RUNS - 1)
+
+
+@kernel()
+def _least(lists: Best, labels: Int32s, label_points: Int32s) -> float:
     """The smallest last score of these labels' lists; 0 while one has room."""
-    least = np.inf
+    least, room = np.inf, lists.points.shape[1]
     for label in labels:
         if label_points[label] > 0:
             if lists.counts[label] < room:
@@ -216,20 +240,19 @@ def _least(lists: Best, labels: Int32s, label_points: Int32s, room: int) -> floa
 
 
 @kernel()
-def insert(ids: Int32s, scores: Floats, counts: Int32s, row: int, i: int, score: np.float32) -> None:
-    """Put (i, score) into a list sorted by falling score, then rising id, that drops its last when it is full."""
-    n = counts[row]
-    if n == ids.size:
-        if score < scores[n - 1] or (score == scores[n - 1] and i > ids[n - 1]):
-            return
-        n -= 1
-    else:
-        counts[row] += 1
-    at = n
-    while at > 0 and (scores[at - 1] < score or (scores[at - 1] == score and ids[at - 1] > i)):
-        ids[at], scores[at] = ids[at - 1], scores[at - 1]
+def insert(best: Best, label: int, i: int, score: np.float32) -> None:
+    """Put (i, score) into a label's list: falling score, then rising id; a full list drops its last."""
+    ids, scores, at = best.points, best.scores, best.counts[label]
+    if at == ids.shape[1]:
         at -= 1
-    ids[at], scores[at] = i, score
+        if score < scores[label, at] or (score == scores[label, at] and i > ids[label, at]):
+            return
+    else:
+        best.counts[label] += 1
+    while at > 0 and (scores[label, at - 1] < score or (scores[label, at - 1] == score and ids[label, at - 1] > i)):
+        ids[label, at], scores[label, at] = ids[label, at - 1], scores[label, at - 1]
+        at -= 1
+    ids[label, at], scores[label, at] = i, score
 
 
 @kernel()
@@ -238,7 +261,7 @@ def merge_best(more: Best, into: Best) -> None:
     for label in range(into.counts.size):
         for c in range(more.counts[label]):
             point, score = more.points[label, c], more.scores[label, c]
-            insert(into.points[label], into.scores[label], into.counts, label, point, score)
+            insert(into, label, point, score)
 
 
 @kernel()
@@ -262,14 +285,15 @@ def collect(
         if least == np.inf:
             continue
         spread_rows(e, node, spread)
+        spread_dense(e, node, spread)
         for v in range(visits.ptr[leaf], visits.ptr[leaf + 1]):
             i = visits.point[v]
             factor = path_factor(scoring, np.float64(visits.score[v]), np.float64(best_leaf[i]))
             if factor < least:
                 continue
-            point_margins(e, node, points, i, spread)
+            some_margins(e, node, points, visits.point[v : v + 1], spread)
             for k in range(edges.size):
-                score = np.float32(own_score(scoring, spread.sums[k]) * factor)
+                score = np.float32(own_score(scoring, spread.margins[0, k]) * factor)
                 if score >= wanted[edges[k]]:
                     if n == ids.size:
                         ids, scores = grown(ids, scores, n + 1)
