@@ -70,8 +70,8 @@ def search(
 ) -> list[tuple[int, float]]:
     """The k best labels of one transformed unit point, best first, by the definition of pointwise inference.
 
-    With conditional targets the best (k, 16 at least) by what the beams reached are scored in every tree; without, a tree whose beam
-    does not hold a label counts 0.
+    With conditional targets the best by what the beams reached (k of them, 16 at least) are scored in every tree;
+    without, a tree whose beam does not hold a label counts 0.
     """
     conditional, n_trees = recipe["target"] == "conditional", len(arrays["tree_ptr"]) - 1
     reached: dict[int, float] = {}
@@ -173,3 +173,110 @@ def node_targets(y: Dense, labels: list[list[int]], root: bool) -> tuple[list[in
     points = [i for i in range(len(y)) if m_node[i] > 0]
     z = np.array([[y[i, group].max() / m_node[i] for group in labels] for i in points])
     return points, z.reshape(len(points), len(labels)), m_node[points]
+
+
+# ---------------------------------------------------------------- labelwise
+
+
+def all_margins(arrays: dict[str, Any], node: int, x: Dense) -> Dense:
+    """Margins of every point at every edge of a node, [points, edges], by a dense matrix of its weights."""
+    a = arrays
+    edges, rows = slice(a["edge_ptr"][node], a["edge_ptr"][node + 1]), slice(a["row_ptr"][node], a["row_ptr"][node + 1])
+    entries = slice(a["entry_ptr"][node], a["entry_ptr"][node + 1])
+    n_entries = entries.stop - entries.start
+    features = np.repeat(a["row_feature"][rows], np.diff(a["row_start"][rows].astype(int), append=n_entries))
+    weights = np.zeros((x.shape[1], edges.stop - edges.start))
+    weights[features, a["entry_edge"][entries]] = a["entry_weight"][entries]
+    return np.asarray(a["edge_bias"][edges] + a["edge_step"][edges].astype(float) * (x @ weights))
+
+
+def _sigmoid(margins: Dense) -> Dense:
+    return np.asarray(np.vectorize(sigmoid, otypes=[float])(margins))
+
+
+class LabelwiseTree:
+    """Leaf probabilities and label scores of dense pairs (point, label) in one tree, from the definition.
+
+    x: transformed unit points, dense.
+    """
+
+    def __init__(self, arrays: dict[str, Any], recipe: dict[str, Any], tree: int, x: Dense) -> None:
+        self.arrays, self.recipe, self.x = arrays, recipe, x
+        self.conditional = recipe["target"] == "conditional"
+        self.root = int(arrays["tree_ptr"][tree])
+        self.node: dict[int, Dense] = {self.root: np.ones(len(x))}
+        self.leaves: list[int] = []
+        queue = [self.root]
+        for node in queue:
+            if arrays["node_leaf"][node]:
+                self.leaves.append(node)
+                continue
+            own = _sigmoid(all_margins(arrays, node, x))
+            for e, child in enumerate(self.targets(node)):
+                self.node[child] = own[:, e] * self.node[node] if self.conditional else own[:, e]
+                queue.append(child)
+        self.best = np.array([self.best_leaf(i) for i in range(len(x))])
+
+    def targets(self, node: int) -> list[int]:
+        first, last = self.arrays["edge_ptr"][node], self.arrays["edge_ptr"][node + 1]
+        return [int(t) for t in self.arrays["edge_target"][first:last]]
+
+    def best_leaf(self, i: int) -> float:
+        """The best leaf that a beam search meets."""
+        level = [self.root]
+        while any(not self.arrays["node_leaf"][node] for node in level):
+            below = [c for n in level for c in ([n] if self.arrays["node_leaf"][n] else self.targets(n))]
+            level = sorted(below, key=lambda n: (-self.node[n][i], n))[: self.recipe["beam"]]
+        return float(max(self.node[n][i] for n in level))
+
+    def label_scores(self, n_labels: int) -> Dense:
+        """Every pair's score in this tree: [points, labels]."""
+        scores = np.zeros((len(self.x), n_labels))
+        for leaf in self.leaves:
+            path = self.node[leaf] if self.conditional else (self.node[leaf] / self.best) ** self.recipe["blend"]
+            margins = all_margins(self.arrays, leaf, self.x)
+            own = np.clip(margins, 0, 1) if self.recipe["leaf"]["loss"] == "ridge" else _sigmoid(margins)
+            scores[:, self.targets(leaf)] = own * path[:, None]
+        return scores
+
+    def points_of_leaves(self, factor: float) -> dict[int, list[int]]:
+        """Who reaches which leaf, by quota; ties by lower id."""
+        n = len(self.x)
+        reach = {self.root: list(range(n))}
+        for node in list(self.node):  # parents come first
+            for child in [] if self.arrays["node_leaf"][node] else self.targets(node):
+                quota = math.ceil(factor * n * float(self.arrays["node_frac"][child]))
+                ranked = sorted(reach[node], key=lambda i: (-self.node[child][i], i))
+                reach[child] = ranked[: min(quota, len(ranked))]
+        return {leaf: reach[leaf] for leaf in self.leaves}
+
+
+def ranked_points(score: dict[int, float], top: int) -> list[tuple[int, float]]:
+    return sorted(((i, s) for i, s in score.items() if s > 0), key=lambda pair: (-pair[1], pair[0]))[:top]
+
+
+def labelwise(
+    trees: list[LabelwiseTree], label_points: npt.NDArray[Any], top: int, factor: float, complete: bool
+) -> list[list[tuple[int, float]]]:
+    """The best points of every label, best first."""
+    n_labels, n = len(label_points), len(trees[0].x)
+    scores = [tree.label_scores(n_labels) for tree in trees]
+    mean = np.mean(scores, axis=0)
+    reach = [tree.points_of_leaves(factor) for tree in trees]
+    leaf_of = [{label: leaf for leaf in tree.leaves for label in tree.targets(leaf)} for tree in trees]
+    answers: list[list[tuple[int, float]]] = []
+    for label in range(n_labels):
+        came = [reach[t][leaf_of[t][label]] for t in range(len(trees))]
+        lists = [ranked_points({i: scores[t][i, label] for i in came[t]}, top) for t in range(len(trees))]
+        total: dict[int, float] = {}
+        for i, s in (pair for pairs in lists for pair in pairs):
+            total[i] = total.get(i, 0.0) + s / len(trees)
+        chosen = ranked_points(total, top)
+        if label_points[label] == 0:
+            chosen = []
+        elif complete and all(len(points) == n for points in came):
+            chosen = ranked_points(dict(enumerate(mean[:, label])), top)
+        elif complete:
+            chosen = ranked_points({i: mean[i, label] for i, _ in chosen}, top)
+        answers.append(chosen)
+    return answers

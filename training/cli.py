@@ -9,18 +9,19 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import click
 from rich.markup import escape
 
 from core import __version__
 from core.errors import ResumeError, UsageError, XregError
+from core.labelwise import Labelwise
 from training.display import answers, notes, progress_bar, show_answer, show_figures, show_trials
 from training.params import RECIPES, Choice, Params
 
 F = TypeVar("F", bound=Callable[..., Any])
-_DEFAULT = Params()
+_DEFAULT, _ASKED = Params(), Labelwise()
 _MODEL = click.Path(path_type=Path)
 
 
@@ -42,6 +43,13 @@ _threads = click.option(
 )
 _propensity = click.option(
     "--propensity", type=_Propensity(), help="Weight labels by 1/propensity with these A,B; EURLex: 0.55,1.5."
+)
+_factor = click.option(
+    "--factor",
+    type=float,
+    default=_ASKED.factor,
+    show_default=True,
+    help="Points that a node may keep, in multiples of its share of the training points.",
 )
 _json = click.option(
     "--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Also write the figures here."
@@ -157,6 +165,8 @@ def main() -> None:
       xreg evaluate shop.model shop            how good is it?
       xreg predict shop.model shop --show 3    what does it answer?
       xreg inspect shop.model                  what is inside?
+      xreg labelwise shop.model shop --out best.parquet
+                                               the best points of every label
 
     A data set is a directory with a train and a test part, or one file: the text formats of the Extreme
     Classification Repository, plain or gzipped, or scipy .npz pairs.
@@ -173,10 +183,11 @@ def main() -> None:
 @_reported
 def train(data: Path, out: Path, threads: int, tuned: bool, choice: Path | None, resume: bool, **options: Any) -> None:
     """Train a model on DATA (a directory's train part, or a file)."""
+    from core.work import work_of
     from training.dataset import read_dataset
     from training.fit import begin, finish
+    from training.job import claimed_by
     from training.memory import return_large_arrays
-    from training.work import claimed_by, work_of
 
     return_large_arrays()
     if tuned and choice:
@@ -261,6 +272,8 @@ def _read_choice(path: Path) -> Choice:
 @click.argument("data", type=click.Path(path_type=Path))
 @_json
 @click.option("--labelwise", is_flag=True, help="Exchange points and labels: how well are points ranked for labels?")
+@click.option("--transposed", is_flag=True, help="With --labelwise: from pointwise scores, not labelwise inference.")
+@_factor
 @click.option("--beam", type=click.IntRange(1), help="Nodes kept per level.  [default: the recipe's]")
 @click.option("--alpha", type=float, help="Tail re-ranking, 1 is off.  [default: the model's]")
 @_propensity
@@ -268,19 +281,23 @@ def _read_choice(path: Path) -> Choice:
 @_threads
 @_reported
 def evaluate(
-    model: Path, data: Path, json_file: Path | None, labelwise: bool, beam: int | None, alpha: float | None,
+    model: Path, data: Path, json_file: Path | None, labelwise: bool, transposed: bool, factor: float,
+    beam: int | None, alpha: float | None,
     propensity: tuple[float, float] | None, threshold: float, threads: int,
 ) -> None:  # fmt: skip
     """Figures of MODEL on DATA (a directory's test part, or a file)."""
     from core.engine import Engine
     from training.dataset import read_dataset
-    from training.evaluate import evaluate_model
+    from training.evaluate import LABEL_TOP, evaluate_model
 
+    if transposed and not labelwise:
+        raise UsageError("--transposed says where labelwise figures come from: give --labelwise with it")
+    how: Labelwise | Literal["transposed"] | None = None
+    if labelwise:
+        how = "transposed" if transposed else Labelwise(LABEL_TOP, factor)
     engine = Engine.open(model)
     with notes.status("evaluating"):
-        figures = evaluate_model(
-            engine, read_dataset(data, "test"), propensity, beam, alpha, labelwise, threshold, threads
-        )
+        figures = evaluate_model(engine, read_dataset(data, "test"), propensity, beam, alpha, how, threshold, threads)
     if json_file:
         json_file.write_text(json.dumps(figures, indent=1) + "\n")
     show_figures(figures)
@@ -321,6 +338,38 @@ def predict(
     truth, scale = to_scipy(dataset.relevance), float(engine.model.manifest["scale"])
     for point in range(min(show, dataset.n_points)):
         show_answer(point, scores[point], truth[point], scale)
+
+
+@main.command()
+@click.argument("model", type=_MODEL)
+@click.argument("points", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="A .parquet file to write.")
+@click.option("--top", type=int, default=_ASKED.top, show_default=True, help="Points per label.")
+@_factor
+@click.option("--block", type=int, default=_ASKED.block, show_default=True, help="Points that are held at a time.")
+@click.option("--resume", is_flag=True, help="Go on with a run that was interrupted.")
+@_threads
+@_reported
+def labelwise(
+    model: Path, points: Path, out: Path, top: int, factor: float, block: int, resume: bool, threads: int
+) -> None:
+    """The best points of every label, out of POINTS (a directory's test part, or a file), scores in 0 … 1.
+
+    Writes label, rank, point and score as Parquet, and beside it the same as a scipy CSR of labels × points (.npz).
+    """
+    from core.labelwise_job import run_job
+    from training.dataset import read_dataset
+
+    asked = Labelwise(top, factor, block=block)
+    dataset = read_dataset(points, "test")
+    with progress_bar("labelwise", "units") as progress:
+        task = progress.add_task("", total=None)
+
+        def on_progress(done: int, total: int) -> None:
+            progress.update(task, completed=done, total=total)
+
+        best = run_job(model, dataset.features, asked, out, threads, resume, on_progress)
+    notes.print(f"{out}: {int(best.counts.sum())} answers for {int((best.counts > 0).sum())} labels")
 
 
 @main.command()

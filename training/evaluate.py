@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from core.engine import TREE_TOP, Engine, Options
-from core.errors import DataError
+from core.errors import DataError, UsageError
+from core.labelwise import Labelwise, as_rows, best_points
 from core.metrics import evaluate
 from core.model import Model
 from core.relevance import BINARY, Weighting, propensity_weighting
@@ -12,6 +15,7 @@ from training.dataset import Dataset
 from training.params import Params
 
 THRESHOLD = 0.01
+LABEL_TOP = 100  # points per label that labelwise figures look at
 
 
 def weighting_for(model: Model, propensity: tuple[float, float] | None) -> Weighting:
@@ -35,19 +39,27 @@ def evaluate_model(
     propensity: tuple[float, float] | None = None,
     beam: int | None = None,
     alpha: float | None = None,
-    labelwise: bool = False,
+    labelwise: Labelwise | Literal["transposed"] | None = None,
     threshold: float = THRESHOLD,
     threads: int = 1,
 ) -> dict[str, float]:
-    """All figures of docs/metrics.md; labelwise exchanges points and labels."""
+    """All figures of docs/metrics.md. Labelwise ones exchange points and labels; their scores come from labelwise
+    inference or, transposed, from the pointwise one."""
     if data.n_labels != engine.model.n_labels:
         raise DataError(f"the data have {data.n_labels} labels, the model was trained on {engine.model.n_labels}")
     truth = weighting_for(engine.model, propensity).apply(data.relevance)
+    if isinstance(labelwise, Labelwise):
+        if beam is not None or alpha is not None:
+            raise UsageError("beam and alpha belong to pointwise inference: leave them out, or judge it --transposed")
+        by_label = as_rows(best_points(engine.model, data.features, labelwise, threads), data.n_points)
+        return _labelwise_figures(truth, by_label, threshold)
     scores = scores_for_evaluation(engine, data, beam, alpha, threads)
-    if labelwise:
-        figures = evaluate(transpose(truth), transpose(scores), threshold)
-        return {_labelwise_name(name): value for name, value in figures.items()}
-    return evaluate(truth, scores, threshold)
+    return _labelwise_figures(truth, transpose(scores), threshold) if labelwise else evaluate(truth, scores, threshold)
+
+
+def _labelwise_figures(truth: Csr, by_label: Csr, threshold: float) -> dict[str, float]:
+    figures = evaluate(transpose(truth), by_label, threshold)
+    return {_labelwise_name(name): value for name, value in figures.items()}
 
 
 def _labelwise_name(name: str) -> str:

@@ -19,21 +19,22 @@ from core import __version__
 from core.calibration import Calibration, fit_isotonic
 from core.engine import Engine
 from core.errors import ResumeError, UsageError
+from core.executors import StoppedError, Task, run_on_threads
 from core.format import create_array, write_manifest, written_aside
 from core.metrics import relevance_of
 from core.model import FORMAT, VERSION, open_model
 from core.sparse import Int64s
 from core.trie import Trie
 from core.trie_build import build_tree
+from core.work import claim, load_arrays, locked, remove, save_arrays, work_of
 from training.dataset import Dataset, hold_out, read_dataset, write_dataset
 from training.evaluate import scores_for_evaluation, weighting_for
-from training.executors import StoppedError, Task, run_on_threads
-from training.fragments import Fragment, load_arrays, save_arrays, whole_tree, write_shards
+from training.fragments import Fragment, whole_tree, write_shards
 from training.inputs import Inputs, check_trainable, open_inputs, prepare, prepare_centroids
+from training.job import Job, claimed_by
 from training.params import Params
 from training.partition import Shape, collapse, label_centroids, skeleton
 from training.units import fit_subtrees, fit_top, grow_tree, load_routed, load_shape, load_top, save_top, subtree_groups
-from training.work import Job, claim, claimed_by, locked, remove, work_of
 
 _HELD_OUT = 0.1  # share of the points that calibration is fitted on
 
@@ -60,7 +61,7 @@ def begin(data: Dataset, params: Params, out: Path, resume: bool = False) -> Non
     check_trainable(data)
     work.mkdir(parents=True, exist_ok=True)
     with locked(work):
-        claim(work, Job(params, data.fingerprint()), resume)
+        claim(work, Job(params, data.fingerprint()).as_text(), resume)
         if not (work / "inputs").exists():
             prepare(data, params, work / "inputs")
         if params.recipe.calibration == "isotonic" and not (work / "held").exists():

@@ -6,8 +6,7 @@ a tree make an ensemble of one tree, that becomes a trie, and the tries of all t
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -119,22 +118,6 @@ def upper_tree(shape: Shape, fragment: Fragment) -> Ensemble:
         entry_edge=fragment.entry_edge,
         entry_weight=fragment.entry_weight,
     )
-
-
-def save_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Write one unit's result aside and rename: the file is whole or not there."""
-    aside = path.with_suffix(".writing")
-    with aside.open("wb") as file:
-        np.savez(file, allow_pickle=False, **arrays)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
-
-
-def load_arrays(path: Path, prefix: str = "") -> dict[str, npt.NDArray[Any]]:
-    """The arrays of a file whose names begin with `prefix`; the others are not read."""
-    with np.load(path, allow_pickle=False) as arrays:
-        return {name: arrays[name] for name in arrays.files if name.startswith(prefix)}
 
 
 def whole_tree(shape: Shape, fragments: Sequence[Callable[[], Fragment]], label_points: Int32s) -> Ensemble:

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from core.engine import Engine
+from core.executors import run_on_threads
 from core.metrics import evaluate
 from training.dataset import Dataset, hold_out
 from training.evaluate import THRESHOLD, scores_for_evaluation, weighting_for
-from training.executors import run_on_threads
 from training.fit import trie_of, write_model
 from training.fragments import Fragment
 from training.inputs import Inputs, check_trainable, open_inputs, prepare, prepare_centroids

@@ -22,7 +22,8 @@ from core.kernels.search import Scoring
 from core.scratch import Searcher
 from core.sparse import Floats, Int32s, Int64s
 from core.trie_build import build
-from training.fragments import Fitted, Fragment, join, load_arrays, save_arrays, upper_tree
+from core.work import load_arrays, save_arrays
+from training.fragments import Fitted, Fragment, join, upper_tree
 from training.inputs import Inputs, open_centroids
 from training.nodes import Problem, fit_node
 from training.params import Params

@@ -37,8 +37,11 @@ def test_from_data_to_answers(tmp_path: Path) -> None:
     figures = json.loads((tmp_path / "f.json").read_text())
     assert set(KEYS.split()) <= figures.keys()
     assert figures["WP@5"] > 50
-    xreg("evaluate", model, data, "--labelwise", "--json", tmp_path / "l.json", "--beam", 5, "--alpha", 0.5)
-    assert {"WP-l@5", "Tau-l@5", "XMAD-l@5", "coverage-l"} <= json.loads((tmp_path / "l.json").read_text()).keys()
+    for how in ([], ["--factor", 2], ["--transposed", "--beam", 5, "--alpha", 0.5]):
+        xreg("evaluate", model, data, "--labelwise", "--json", tmp_path / "l.json", *how)
+        assert {"WP-l@5", "Tau-l@5", "XMAD-l@5", "coverage-l"} <= json.loads((tmp_path / "l.json").read_text()).keys()
+    assert "belong to pointwise" in xreg("evaluate", model, data, "--labelwise", "--beam", 5, code=2).stderr
+    assert "give --labelwise" in xreg("evaluate", model, data, "--transposed", code=2).stderr
     shown = xreg("predict", model, data, "-k", 7, "--out", tmp_path / "p.npz", "--show", 1).stdout
     assert "point 0: best 5 of 7" in shown
     answers = sparse.csr_matrix(sparse.load_npz(tmp_path / "p.npz"))

@@ -19,12 +19,12 @@ from core.errors import DataError, ResumeError, UsageError
 from core.model import open_model
 from core.sparse import from_scipy, to_scipy, transformed
 from core.trie import node_major
+from core.work import locked
 from tests import oracle
 from tests.conftest import PARAMS, SAMPLE
 from training.dataset import Dataset
 from training.fit import begin, finish, fit
 from training.params import PAPER, ROUTED, Params, Regression
-from training.work import locked
 
 Parts = tuple[Dataset, Dataset]
 

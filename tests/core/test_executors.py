@@ -8,7 +8,7 @@ from threading import Event
 
 import pytest
 
-from training.executors import StoppedError, Task, run_on_threads
+from core.executors import StoppedError, Task, run_on_threads
 
 
 @pytest.mark.parametrize("threads", [1, 3])

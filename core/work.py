@@ -1,36 +1,27 @@
-"""The work directory of a run: whose it is, that one process at a time works in it, and how it goes away.
+"""A directory of unfinished work beside what it will become: whose it is, that one process at a time works in it, how
+it goes away, and the files of its units.
 
-`job.json` says which data, parameters and version the directory belongs to: together with the inputs beside it, all
-that the rest of the run needs. The lock is the operating system's, so a killed process leaves none behind.
+A unit's result is written aside and renamed, so it is whole or not there; a run that was killed goes on from those that
+are. `job.json` says which run the directory belongs to: another run is refused, never mixed in. The lock is the
+operating system's, so a killed process leaves none behind.
 """
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
-from core import __version__
+import numpy as np
+import numpy.typing as npt
+
 from core.errors import ResumeError
-from training.params import Params
 
-_JOB, _LOCK = "job.json", "lock"
-
-
-class Job(NamedTuple):
-    """What decides which model comes out, with the version that trains it."""
-
-    params: Params
-    fingerprint: str
-
-    def as_text(self) -> str:
-        fields = {"xreg": __version__, "params": self.params.as_json(), "data": self.fingerprint}
-        return json.dumps(fields, indent=1)
+JOB, _LOCK = "job.json", "lock"
 
 
 def work_of(out: Path) -> Path:
@@ -59,17 +50,17 @@ def _open_lock(work: Path) -> BinaryIO:
         raise ResumeError(f"{work} is not there; has another process finished the run?") from error
 
 
-def claim(work: Path, job: Job, resume: bool) -> None:
+def claim(work: Path, job: str, resume: bool) -> None:
     """Make a locked directory ours, or make sure that it is."""
-    path = work / _JOB
+    path = work / JOB
     if path.exists() and not resume:
         raise ResumeError(f"{work} holds an unfinished run; go on with --resume, or remove it to begin anew")
-    if path.exists() and path.read_text() != job.as_text():
+    if path.exists() and path.read_text() != job:
         raise ResumeError(f"{work} belongs to a run with other data, options or version; remove it to begin anew")
     if not path.exists():
         _clear(work)  # without its job it is nobody's
         aside = path.with_suffix(".writing")
-        aside.write_text(job.as_text())
+        aside.write_text(job)
         aside.replace(path)
 
 
@@ -81,17 +72,25 @@ def _clear(work: Path) -> None:
             entry.unlink()
 
 
-def claimed_by(work: Path) -> Job | None:
-    """The job that a work directory belongs to, or None where there is none."""
-    if not (work / _JOB).exists():
-        return None
-    fields = json.loads((work / _JOB).read_text())
-    return Job(Params.from_json(fields["params"]), fields["data"])
-
-
 def remove(work: Path) -> None:
     """Take the directory's name away before its contents: what is left of a kill is never taken for a run."""
     finished = work.with_name(f".{work.name}.finished")
     shutil.rmtree(finished, ignore_errors=True)
     work.rename(finished)
     shutil.rmtree(finished)
+
+
+def save_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Write one unit's result aside and rename: the file is whole or not there."""
+    aside = path.with_suffix(".writing")
+    with aside.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)
+        file.flush()
+        os.fsync(file.fileno())
+    aside.replace(path)
+
+
+def load_arrays(path: Path, prefix: str = "") -> dict[str, npt.NDArray[Any]]:
+    """The arrays of a file whose names begin with `prefix`; the others are not read."""
+    with np.load(path, allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays.files if name.startswith(prefix)}

@@ -1,0 +1,307 @@
+"""Labelwise inference in one tree: points go down by quota, labels keep the best points of their leaf.
+
+The algorithm of the paper's appendix. Every point starts at the root with score 1; child c of node n keeps the best
+min(|points(n)|, ⌈F · N · frac(c)⌉) points of n; a label keeps its best points among those of its leaf. The walk is
+depth first, so the points of a subtree stay in cache. Ties, at nodes and at labels, are won by the lower point id.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from core.ensemble import Ensemble
+from core.jit import kernel
+from core.kernels.nodes import (
+    SOME,
+    Doubles,
+    Spread,
+    child_scores,
+    gather_rows,
+    sigmoid,
+    some_margins,
+    spread_dense,
+    spread_rows,
+)
+from core.kernels.search import Scoring
+from core.sparse import Csr, Floats, Int32s, Int64s
+
+_RUNS, _ONE = 256, 0x3F800000  # runs of `by_falling`; the bits of 1.0
+
+
+class Visits(NamedTuple):
+    """The points that reach the leaves of one tree, by leaf (from left to right) and rising id.
+
+    ptr [leaves + 1]  visits of a leaf
+    point, score [n]  who, and with which probability of the leaf
+    """
+
+    ptr: Int64s
+    point: Int32s
+    score: Floats
+
+
+@kernel()
+def quota(e: Ensemble, node: int, factor: float, n_points: int) -> int:
+    """⌈F · N · frac⌉, at most N; a node whose labels no training point had gets none."""
+    return int(min(np.ceil(factor * n_points * np.float64(e.node_frac[node])), np.float64(n_points)))
+
+
+@kernel()
+def visit_leaves(
+    e: Ensemble, tree: int, leaf_node: Int64s, scoring: Scoring, factor: float, points: Csr, spread: Spread
+) -> Visits:
+    """Send all points of a block down one tree."""
+    n_points = points.indptr.size - 1
+    ids, scores = np.empty(4 * n_points + 16, np.int32), np.empty(4 * n_points + 16, np.float32)
+    ids[:n_points] = np.arange(n_points)
+    scores[:n_points] = 1.0
+    out_point, out_score = np.empty(8 * n_points + 16, np.int32), np.empty(8 * n_points + 16, np.float32)
+    ptr = np.zeros(leaf_node.size + 1, np.int64)
+    n_nodes = e.tree_ptr[tree + 1] - e.tree_ptr[tree]
+    stack, begin, end = np.empty(n_nodes, np.int64), np.empty(n_nodes, np.int64), np.empty(n_nodes, np.int64)
+    stack[0], begin[0], end[0] = e.tree_ptr[tree], 0, n_points
+    height, n_leaves, n_out = 1, 0, 0
+    while height > 0:
+        height -= 1
+        node, start, stop = stack[height], begin[height], end[height]
+        n = stop - start
+        if e.node_leaf[node]:
+            out_point, out_score = grown(out_point, out_score, n_out + n)
+            out_point[n_out : n_out + n] = ids[start:stop]
+            out_score[n_out : n_out + n] = scores[start:stop]
+            n_out += n
+            n_leaves += 1
+            ptr[n_leaves] = n_out
+            continue
+        n_edges = e.edge_ptr[node + 1] - e.edge_ptr[node]
+        below = np.empty((n_edges, n), np.float32)
+        child_scores(e, node, points, ids[start:stop], scores[start:stop], scoring.conditional, spread, below)
+        ids, scores = grown(ids, scores, stop + n_edges * n)
+        at = stop
+        for k in range(n_edges - 1, -1, -1):  # pushed from right to left, taken from left to right
+            child = e.edge_target[e.edge_ptr[node] + k]
+            keep = min(n, quota(e, child, factor, n_points))
+            retain(below[k], ids[start:stop], keep, ids[at : at + keep], scores[at : at + keep])
+            stack[height], begin[height], end[height] = child, at, at + keep
+            height += 1
+            at += keep
+    return Visits(ptr, out_point[:n_out].copy(), out_score[:n_out].copy())
+
+
+@kernel()
+def grown(ids: Int32s, scores: Floats, room: int) -> tuple[Int32s, Floats]:
+    """The same arrays, or longer ones that begin with them."""
+    if room <= ids.size:
+        return ids, scores
+    more_ids, more_scores = np.empty(2 * room, np.int32), np.empty(2 * room, np.float32)
+    more_ids[: ids.size] = ids
+    more_scores[: scores.size] = scores
+    return more_ids, more_scores
+
+
+@kernel()
+def retain(scores: Floats, ids: Int32s, keep: int, out_ids: Int32s, out_scores: Floats) -> None:
+    """The `keep` best of rising ids, in the same order, ties by lower id."""
+    n = ids.size
+    if keep == n:
+        out_ids[:] = ids
+        out_scores[:] = scores
+        return
+    if keep == 0:
+        return
+    cut = np.partition(scores, n - keep)[n - keep]
+    ties = keep
+    for p in range(n):
+        ties -= 1 if scores[p] > cut else 0
+    at = 0
+    for p in range(n):
+        if scores[p] > cut or (scores[p] == cut and ties > 0):
+            ties -= 1 if scores[p] == cut else 0
+            out_ids[at], out_scores[at] = ids[p], scores[p]
+            at += 1
+
+
+@kernel(inline=True)
+def path_factor(scoring: Scoring, score: float, best_leaf: float) -> float:
+    """What the way to a leaf makes of a label's own score; as a 32-bit number, like the score."""
+    if scoring.conditional:
+        return score
+    return np.float64(np.float32((score / best_leaf) ** scoring.blend)) if best_leaf > 0.0 else 1.0
+
+
+@kernel(inline=True)
+def own_score(scoring: Scoring, margin: float) -> float:
+    """The score of a label by its own regressor."""
+    return min(max(margin, 0.0), 1.0) if scoring.ridge_leaves else sigmoid(margin)
+
+
+class Best(NamedTuple):
+    """The best points of every label, best first: points, scores [labels, N], counts [labels]."""
+
+    points: Int32s
+    scores: Floats
+    counts: Int32s
+
+
+@kernel()
+def fill_lists(
+    e: Ensemble,
+    leaf_node: Int64s,
+    scoring: Scoring,
+    label_points: Int32s,
+    points: Csr,
+    best_leaf: Floats,
+    visits: Visits,
+    spread: Spread,
+    lists: Best,
+) -> None:
+    """Every label keeps its N best points of its leaf, by score, then lower id; a score of 0 is no answer.
+
+    A leaf takes its points by falling path factor; some are skipped when theirs are below the last entry of all its
+    labels' lists.
+    A margin is first held against a gate that is cheaper than a score: what does not pass is below its list's last.
+    """
+    gates = np.empty(spread.margins.shape[1], np.float64)
+    for leaf in range(leaf_node.size):
+        node, first, last = leaf_node[leaf], visits.ptr[leaf], visits.ptr[leaf + 1]
+        if first == last:
+            continue
+        labels = e.edge_target[e.edge_ptr[node] : e.edge_ptr[node + 1]]
+        factors = np.empty(last - first, np.float32)
+        for v in range(last - first):
+            best = np.float64(best_leaf[visits.point[first + v]])
+            factors[v] = path_factor(scoring, np.float64(visits.score[first + v]), best)
+        for k in range(labels.size):  # everything passes while a list has room; a label never seen lets nothing in
+            gates[k] = -np.inf if label_points[labels[k]] > 0 else np.inf
+        spread_rows(e, node, spread)
+        spread_dense(e, node, spread)
+        order = by_falling(factors)
+        for start in range(0, order.size, SOME):
+            some = order[start : start + SOME]
+            if factors[some].max() >= _least(lists, labels, label_points):
+                ids = visits.point[first:last][some]
+                some_margins(e, node, points, ids, spread)
+                _offer(scoring, labels, ids, factors[some], spread.margins, gates, lists)
+        gather_rows(e, node, spread)
+
+
+@kernel()
+def _offer(
+    scoring: Scoring, labels: Int32s, ids: Int32s, factors: Floats, margins: Doubles, gates: Doubles, lists: Best
+) -> None:
+    """Offer points to the labels of their leaf. σ(m)·factor ≤ e^m·factor, so a logistic gate is ln(last score)."""
+    room = lists.points.shape[1]
+    for p in range(ids.size):
+        factor = np.float64(factors[p])
+        slope, shift = (factor, 0.0) if scoring.ridge_leaves else (1.0, np.log(factor))
+        for k in range(labels.size):
+            if margins[p, k] * slope + shift >= gates[k]:
+                score, label = np.float32(own_score(scoring, margins[p, k]) * factor), labels[k]
+                if score > 0.0:
+                    insert(lists, label, ids[p], score)
+                    if lists.counts[label] == room:
+                        end = np.float64(lists.scores[label, room - 1]) * (1.0 - 1e-6)
+                        gates[k] = end if scoring.ridge_leaves else np.log(end)
+
+
+@kernel()
+def by_falling(factors: Floats) -> Int64s:
+    """The order of numbers in 0 … 1, roughly falling: by eighths of octaves, read off their bits."""
+    bits = factors.view(np.int32)
+    ends, order = np.zeros(_RUNS, np.int64), np.empty(factors.size, np.int64)
+    for v in range(factors.size):
+        ends[_run(bits[v])] += 1
+    at = 0
+    for run in range(_RUNS):
+        at, ends[run] = at + ends[run], at
+    for v in range(factors.size):
+        run = _run(bits[v])
+        order[ends[run]] = v
+        ends[run] += 1
+    return order
+
+
+@kernel(inline=True)
+def _run(bits: int) -> int:
+    return min(max((_ONE - bits) >> 20, 0), _RUNS - 1)
+
+
+@kernel()
+def _least(lists: Best, labels: Int32s, label_points: Int32s) -> float:
+    """The smallest last score of these labels' lists; 0 while one has room."""
+    least, room = np.inf, lists.points.shape[1]
+    for label in labels:
+        if label_points[label] > 0:
+            if lists.counts[label] < room:
+                return 0.0
+            least = min(least, np.float64(lists.scores[label, room - 1]))
+    return least
+
+
+@kernel()
+def insert(best: Best, label: int, i: int, score: np.float32) -> None:
+    """Put (i, score) into a label's list: falling score, then rising id; a full list drops its last."""
+    ids, scores, at = best.points, best.scores, best.counts[label]
+    if at == ids.shape[1]:
+        at -= 1
+        if score < scores[label, at] or (score == scores[label, at] and i > ids[label, at]):
+            return
+    else:
+        best.counts[label] += 1
+    while at > 0 and (scores[label, at - 1] < score or (scores[label, at - 1] == score and ids[label, at - 1] > i)):
+        ids[label, at], scores[label, at] = ids[label, at - 1], scores[label, at - 1]
+        at -= 1
+    ids[label, at], scores[label, at] = i, score
+
+
+@kernel()
+def merge_best(more: Best, into: Best) -> None:
+    """The best of two, label by label."""
+    for label in range(into.counts.size):
+        for c in range(more.counts[label]):
+            point, score = more.points[label, c], more.scores[label, c]
+            insert(into, label, point, score)
+
+
+@kernel()
+def collect(
+    e: Ensemble,
+    leaf_node: Int64s,
+    scoring: Scoring,
+    points: Csr,
+    best_leaf: Floats,
+    visits: Visits,
+    wanted: Floats,
+    spread: Spread,
+) -> tuple[Int32s, Int32s, Floats]:
+    """All (label, point, score) of one tree that reach wanted[label], for labels without any bound on their number."""
+    n, labels = 0, np.empty(1024, np.int32)
+    ids, scores = np.empty(1024, np.int32), np.empty(1024, np.float32)
+    for leaf in range(leaf_node.size):
+        node = leaf_node[leaf]
+        edges = e.edge_target[e.edge_ptr[node] : e.edge_ptr[node + 1]]
+        least = wanted[edges].min()
+        if least == np.inf:
+            continue
+        spread_rows(e, node, spread)
+        spread_dense(e, node, spread)
+        for v in range(visits.ptr[leaf], visits.ptr[leaf + 1]):
+            i = visits.point[v]
+            factor = path_factor(scoring, np.float64(visits.score[v]), np.float64(best_leaf[i]))
+            if factor < least:
+                continue
+            some_margins(e, node, points, visits.point[v : v + 1], spread)
+            for k in range(edges.size):
+                score = np.float32(own_score(scoring, spread.margins[0, k]) * factor)
+                if score >= wanted[edges[k]]:
+                    if n == ids.size:
+                        ids, scores = grown(ids, scores, n + 1)
+                        longer = np.empty(ids.size, np.int32)
+                        longer[:n] = labels
+                        labels = longer
+                    labels[n], ids[n], scores[n] = edges[k], i, score
+                    n += 1
+        gather_rows(e, node, spread)
+    return labels[:n], ids[:n], scores[:n]
