@@ -13,14 +13,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from core.errors import DataError, UsageError
+from core.explain import Explanation, explain
 from core.kernels.arrays import Request
 from core.kernels.pointwise import NO_ROOM, OUT_OF_RANGE, answer, answer_rows
 from core.kernels.rank import Wishes
 from core.model import Model, open_model
 from core.scratch import NO_REQUEST, Searcher
-from core.sparse import Csr, Floats, Int32s, Int64s, best_of_rows, take_entries, transformed
+from core.sparse import Csr, Floats, Int32s, Int64s, best_of_rows, from_scipy, take_entries, transformed
 from core.tail import rerank
 
 MOST_LABELS = 10_000
@@ -124,6 +126,16 @@ class Engine:
         if self._has_second_stage(options):
             return self._second_stage(points, options, wishes, request, threads)[0]
         return self._search(points, wishes, request, threads)
+
+    def explain(self, indices: npt.ArrayLike, values: npt.ArrayLike, label: int) -> Explanation:
+        """Why a label has its score: its paths, the probability at each edge, and the features that pushed it.
+
+        The score counts the label's path in every tree, as it does among `Options.candidates`.
+        """
+        features, x = _read_only(indices, np.int32), _read_only(values, np.float32)
+        self.predict(features, x, k=1)  # refuses what cannot be
+        point = sparse.csr_matrix((x, features, [0, len(x)]), shape=(1, self.model.n_features))
+        return explain(self.model, from_scipy(point), label)
 
     def weigh(self, weights: npt.ArrayLike) -> Weights:
         """Weights of all labels, for `Options.weights`; once per set of bids, not per call."""

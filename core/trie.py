@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from core.ensemble import Ensemble
 from core.jit import kernel
+from core.kernels.numbers import popcount
 from core.sparse import Int, Int32s, Int64s
 
 UInt32s = npt.NDArray[np.uint32]
@@ -178,8 +179,11 @@ def _rows_below(
     n = 0
     for r in range(feature.size):
         at = r * row_stride(words)
-        for way in range(32 * words):
-            if (rows[at + 2 + (way >> 5)] >> np.uint32(way & 31)) & np.uint32(1):
+        for word in range(words):
+            mask = np.int64(rows[at + 2 + word])
+            while mask:
+                way = 32 * word + popcount(np.uint64((mask & -mask) - 1))  # of the lowest bit
+                mask &= mask - 1
                 out_feature[n], out_group[n] = feature[r], heads[below_ptr[group[r]] + way]
                 n += 1
 
@@ -187,37 +191,60 @@ def _rows_below(
 def node_major(t: Trie, n_features: int) -> Ensemble:
     """The same regressors by node."""
     p, n_nodes = places_of(t), len(t.node_leaf)
+    node_of_edge = np.repeat(np.arange(n_nodes, dtype=np.int32), np.diff(t.edge_ptr))
     row_ptr, entry_ptr = np.zeros(n_nodes + 1, np.int64), np.zeros(n_nodes + 1, np.int64)
-    _collect(t, p, n_features, row_ptr[1:], entry_ptr[1:], _buffers(0, 0))
+    for part in _layers(t, p, n_features):
+        _count(*part, t.edge_ptr, p.n_edges, node_of_edge, row_ptr[1:], entry_ptr[1:])
     np.cumsum(row_ptr, out=row_ptr)
     np.cumsum(entry_ptr, out=entry_ptr)
-    feature, start, edge, weight = buffers = _buffers(int(row_ptr[-1]), int(entry_ptr[-1]))
-    _collect(t, p, n_features, row_ptr[:-1].copy(), entry_ptr[:-1].copy(), buffers)
-    start -= np.repeat(entry_ptr[:-1], np.diff(row_ptr)).astype(np.uint32)
+    rows = np.empty(row_ptr[-1], np.uint32), np.empty(row_ptr[-1], np.uint32)
+    edge, weight = np.empty(entry_ptr[-1], np.uint16), np.empty(entry_ptr[-1], np.int8)
+    at_row, at_entry = row_ptr[:-1].copy(), entry_ptr[:-1].copy()
+    places = entry_ptr, at_row, at_entry
+    for part in _layers(t, p, n_features):
+        _by_node(*part, t.edge_ptr, p.n_edges, node_of_edge, *places, rows[0], rows[1], edge, weight)
     return Ensemble(
         t.tree_ptr, t.node_leaf, t.node_frac, t.edge_ptr, t.edge_target, t.edge_bias, t.edge_step,
-        row_ptr, feature, start, entry_ptr, edge, weight,
+        row_ptr, rows[0], rows[1], entry_ptr, edge, weight,
     )  # fmt: skip
 
 
-_Buffers = tuple[UInt32s, UInt32s, npt.NDArray[np.uint16], npt.NDArray[np.int8]]
-
-
-def _collect(t: Trie, p: Places, n_features: int, at_row: Int64s, at_entry: Int64s, buffers: _Buffers) -> None:
+def _layers(t: Trie, p: Places, n_features: int) -> Iterator[tuple[UInt32s, Entries, Int, Int32s, Int32s]]:
+    """Of every layer: its rows, its entries, the places that a row takes; feature and group of its rows."""
     for layer, feature, group in layer_rows(t, p, n_features):
         rows = t.row[t.layer_row[layer] : t.layer_row[layer + 1]]
         entries = t.entry[t.layer_entry[layer] : t.layer_entry[layer + 1]]
-        stride = row_stride(t.layer_words[layer])
-        _by_node(rows, entries, stride, t.edge_ptr, p.n_edges, feature, group, at_row, at_entry, *buffers)
+        yield rows, entries, row_stride(t.layer_words[layer]), feature, group
 
 
-def _buffers(n_rows: int, n_entries: int) -> _Buffers:
-    return (
-        np.empty(n_rows, np.uint32),
-        np.empty(n_rows, np.uint32),
-        np.empty(n_entries, np.uint16),
-        np.empty(n_entries, np.int8),
-    )
+@kernel()
+def _count(
+    rows: UInt32s,
+    entries: Entries,
+    stride: Int,
+    feature: Int32s,
+    group: Int32s,
+    edge_ptr: Int64s,
+    n_edges: Int32s,
+    node_of_edge: Int32s,
+    n_rows: Int64s,
+    n_entries: Int64s,
+) -> None:
+    """Rows and entries of every node in a layer, added up."""
+    weights = np.empty(padded(n_edges.max()), np.int8)
+    for r in range(feature.size):
+        first, last = edge_ptr[group[r]], -1
+        start, stop = np.int64(rows[r * stride]), np.int64(rows[(r + 1) * stride])
+        dense = is_dense(entries, start, stop, n_edges[group[r]])
+        if dense:
+            unpack(entries, start, stop, weights[: padded(n_edges[group[r]])])
+        for i in range(n_edges[group[r]] if dense else stop - start):
+            if dense and weights[i] == 0:
+                continue
+            node = node_of_edge[first + (i if dense else np.int64(entries[start + i]) >> 8)]
+            n_entries[node] += 1
+            n_rows[node] += 1 if node != last else 0
+            last = node
 
 
 @kernel()
@@ -225,10 +252,12 @@ def _by_node(
     rows: UInt32s,
     entries: Entries,
     stride: Int,
-    edge_ptr: Int64s,
-    n_edges: Int32s,
     feature: Int32s,
     group: Int32s,
+    edge_ptr: Int64s,
+    n_edges: Int32s,
+    node_of_edge: Int32s,
+    entry_ptr: Int64s,
     at_row: Int64s,
     at_entry: Int64s,
     row_feature: UInt32s,
@@ -236,36 +265,36 @@ def _by_node(
     entry_edge: npt.NDArray[np.uint16],
     entry_weight: npt.NDArray[np.int8],
 ) -> None:
-    """Hand a layer's entries to their nodes: counted in at_row and at_entry, and written there if there is room."""
+    """Hand a layer's entries to their nodes, at the places counted."""
     weights = np.empty(padded(n_edges.max()), np.int8)
     for r in range(feature.size):
-        head = group[r]
-        n = n_edges[head]
-        unpack(entries, np.int64(rows[r * stride]), np.int64(rows[(r + 1) * stride]), weights[: padded(n)])
-        node, last = head - 1, -1
-        for e in range(n):
-            if weights[e] == 0:
+        first, last = edge_ptr[group[r]], -1
+        start, stop = np.int64(rows[r * stride]), np.int64(rows[(r + 1) * stride])
+        dense = is_dense(entries, start, stop, n_edges[group[r]])
+        if dense:
+            unpack(entries, start, stop, weights[: padded(n_edges[group[r]])])
+        for i in range(n_edges[group[r]] if dense else stop - start):
+            if dense and weights[i] == 0:
                 continue
-            edge = edge_ptr[head] + e
-            while edge >= edge_ptr[node + 1]:
-                node += 1
+            packed = np.int64(i << 8) if dense else np.int64(entries[start + i])
+            edge = first + (packed >> 8)
+            node = node_of_edge[edge]
+            at = at_entry[node]
             if node != last:
-                if row_feature.size:
-                    row_feature[at_row[node]], row_start[at_row[node]] = feature[r], at_entry[node]
+                row_feature[at_row[node]], row_start[at_row[node]] = feature[r], at - entry_ptr[node]
                 at_row[node] += 1
                 last = node
-            if row_feature.size:
-                entry_edge[at_entry[node]], entry_weight[at_entry[node]] = edge - edge_ptr[node], weights[e]
-            at_entry[node] += 1
+            entry_edge[at] = edge - edge_ptr[node]
+            entry_weight[at] = weights[i] if dense else np.int8(packed & 255)
+            at_entry[node] = at + 1
+
+
+@kernel(inline=True)
+def is_dense(entries: Entries, start: Int, stop: Int, n_edges: Int) -> bool:
+    return stop - start == padded(n_edges) // entries.itemsize
 
 
 @kernel()
 def unpack(entries: Entries, start: Int, stop: Int, weights: npt.NDArray[np.int8]) -> None:
-    """The weight of every edge of a group in one row."""
-    size = np.int64(entries.itemsize)
-    if stop - start == weights.size // size:
-        weights[:] = entries[start:stop].view(np.int8)
-        return
-    weights[:] = 0
-    for i in range(start, stop):
-        weights[np.int64(entries[i]) >> 8] = np.int8(np.int64(entries[i]) & 255)
+    """The weight of every edge of a group in a dense row."""
+    weights[:] = entries[start:stop].view(np.int8)

@@ -22,6 +22,9 @@ class Job(NamedTuple):
         return json.dumps(fields, indent=1)
 
 
-def claimed_by(work: Path) -> Job:
+def claimed_by(work: Path) -> Job | None:
+    """The job that a work directory belongs to, or None where there is none."""
+    if not (work / JOB).exists():
+        return None
     fields = json.loads((work / JOB).read_text())
     return Job(Params.from_json(fields["params"]), fields["data"])

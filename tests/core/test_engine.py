@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -195,6 +196,31 @@ def test_a_threshold_cuts_the_answer_where_it_is_crossed(model: Path, sample: Pa
     cut = float(everything.scores[7])
     got = engine.predict(*x, k=50, options=Options(threshold=cut))
     assert np.array_equal(got.labels, everything.labels[everything.scores >= cut])
+
+
+def test_an_explanation_adds_up_to_the_score(model: Path, sample: Parts) -> None:
+    engine = Engine.open(model)
+    arrays = node_major(engine.model.trie, engine.model.n_features)._asdict()
+    for i in (0, 7):
+        x = point(sample[1], i)
+        row = unit_rows(engine, take_rows(sample[1].features, np.array([i])))[0]
+        answer = engine.predict(*x, k=3)
+        scored = engine.predict(*x, options=Options(candidates=answer.labels))
+        for label, score in zip(scored.labels.tolist(), scored.scores.tolist(), strict=True):
+            why = engine.explain(*x, label)
+            assert why.score == pytest.approx(score, abs=1e-5)
+            assert len(why.paths) == engine.model.n_trees
+            for tree, path in enumerate(why.paths):
+                edges, leaf, last = oracle.leaves_of_labels(arrays, tree)[label]
+                assert [step.node for step in path] == [*(node for node, _ in edges), leaf]
+                for step, (node, edge) in zip(path, [*edges, (leaf, last)], strict=True):
+                    assert step.logit == math.fsum([step.bias, *(push for _, push in step.contributions)])
+                    assert step.logit == pytest.approx(oracle.edge_margins(arrays, node, row)[edge], abs=1e-5)
+                    assert {f for f, _ in step.contributions} <= set(row)
+    with pytest.raises(UsageError, match="label -1 is not in"):
+        engine.explain(*x, -1)
+    with pytest.raises(DataError, match="is out of range"):
+        engine.explain([10**8], [1.0], 0)
 
 
 def test_a_point_without_features_is_answered_from_the_biases(model: Path) -> None:
