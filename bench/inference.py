@@ -21,6 +21,7 @@ from typing import Any
 
 # Run as a script, this file's folder comes first on the path, and `training` would mean bench/training.py.
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != Path(__file__).resolve().parent]
+sys.path.append(str(Path(__file__).resolve().parent.parent))  # and `bench` would be unknown
 
 import numpy as np
 from rich.console import Console

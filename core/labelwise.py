@@ -26,11 +26,20 @@ import numpy.typing as npt
 from core.ensemble import Ensemble
 from core.errors import DataError, UsageError
 from core.executors import Task, run_on_threads
-from core.kernels.best_leaf import best_leaves
 from core.kernels.completion import Lists, best_of_pool, complete_tree, pool_lists, weigh_tree
-from core.kernels.labelwise import Best, Visits, collect, fill_lists, merge_best, visit_leaves
+from core.kernels.labelwise import (
+    Best,
+    Visits,
+    collect,
+    fill_lists,
+    merge_best,
+    routed_visits,
+    visit_leaves,
+    within_quota,
+)
 from core.kernels.nodes import new_spread, walk
 from core.model import Model
+from core.scratch import Searcher, route
 from core.sparse import Csr, Floats, Int64s, transformed
 from core.trie import node_major
 
@@ -67,9 +76,9 @@ class Found(NamedTuple):
     """What one tree finds in one block.
 
     points, scores, counts  each label's list, as in `Best`
-    covered [labels]        no point was turned away on the path to the label's leaf
+    covered [labels]        quotas turned no point away on the path to the label's leaf
     best_leaf [points]      largest leaf probability of each point, 1 where the recipe does not ask for it
-    visit_…                 who reached which leaf: the arrays of `Visits`
+    visit_…                 who reached which leaf, with raw targets regardless of quotas: the arrays of `Visits`
     """
 
     points: npt.NDArray[np.int32]
@@ -94,12 +103,15 @@ class Prepared(NamedTuple):
 
     model: Model
     trees: Ensemble
+    searcher: Searcher
 
 
 def prepared(model: Model, points: Csr) -> Prepared:
     """Refuse what the model cannot answer, then lay its trees out."""
     check_points(model, points)
-    return Prepared(model, node_major(model.trie, model.n_features))
+    even = np.ones(model.n_features, np.float32)  # the points of a block are weighted already
+    searcher = Searcher(model.trie, even, model.n_labels)
+    return Prepared(model, node_major(model.trie, model.n_features), searcher)
 
 
 def check_points(model: Model, points: Csr) -> None:
@@ -126,16 +138,22 @@ def block_of(model: Model, asked: Labelwise, points: Csr, block: int) -> Csr:
 
 def find(ready: Prepared, asked: Labelwise, tree: int, points: Csr) -> Found:
     """The lists of one tree over one block of points."""
-    model, e = ready
-    scoring, n_labels = model.scoring, model.n_labels
-    spread, way = new_spread(e, points), walk(e, tree, n_labels)
-    best_leaf = np.ones(points.n_rows, np.float32)
-    if not scoring.conditional:
-        best_leaves(e, tree, int(model.manifest["params"]["recipe"]["beam"]), points, spread, best_leaf)
-    visits = visit_leaves(e, tree, way.leaf_node, scoring, asked.factor, points, spread)
-    best = _no_points(n_labels, asked.top)
-    fill_lists(e, way.leaf_node, scoring, model.label_points, points, best_leaf, visits, spread, best)
-    covered = np.diff(visits.ptr)[way.label_leaf] == points.n_rows
+    model, e = ready.model, ready.trees
+    spread, way = new_spread(e, points), walk(e, tree, model.n_labels)
+    best_leaf, n_points = np.ones(points.n_rows, np.float32), np.full(len(way.leaf_node), points.n_rows)
+    if model.scoring.conditional:
+        visits = kept = visit_leaves(e, tree, way.leaf_node, model.scoring, asked.factor, points, spread)
+    else:
+        beam = int(model.manifest["params"]["recipe"]["beam"])
+        nodes, paths = route(ready.searcher, model.scoring, tree, beam, points)
+        leaf_of_node = np.full(len(e.node_leaf), -1, np.int32)
+        leaf_of_node[way.leaf_node] = np.arange(len(way.leaf_node))
+        visits = routed_visits(nodes, paths, leaf_of_node, len(way.leaf_node))
+        kept = within_quota(e, way.leaf_node, asked.factor, points.n_rows, visits)
+        best_leaf, n_points = paths[:, 0].copy(), np.diff(visits.ptr)
+    best = _no_points(model.n_labels, asked.top)
+    fill_lists(e, way.leaf_node, model.scoring, model.label_points, points, best_leaf, kept, spread, best)
+    covered = (np.diff(kept.ptr) == n_points)[way.label_leaf]
     return Found(*best, covered, best_leaf, *visits)
 
 
@@ -166,14 +184,15 @@ def finish(ready: Prepared, asked: Labelwise, points: Csr, found: list[Found]) -
 
 def _complete(ready: Prepared, asked: Labelwise, points: Csr, found: list[Found], lists: Lists, most: int) -> Best:
     """Choose each label's `most` best pairs, complete them in every tree, keep the best."""
-    model, e = ready
+    model, e, _ = ready
     pool = pool_lists(lists, most, points.n_rows)
     if asked.complete:
         spread = new_spread(e, points)
         for tree, f in enumerate(found):
             way = walk(e, tree, model.n_labels)
             weigh_tree(e, tree, way, model.scoring, points, f.best_leaf, f.visits, pool)
-            complete_tree(e, tree, way, model.scoring, points, f.best_leaf, pool, spread)
+            if model.scoring.conditional:  # otherwise the visits are all there is
+                complete_tree(e, tree, way, model.scoring, points, f.best_leaf, pool, spread)
     best = _no_points(model.n_labels, asked.top)
     best_of_pool(pool, best)
     return best
@@ -181,7 +200,7 @@ def _complete(ready: Prepared, asked: Labelwise, points: Csr, found: list[Found]
 
 def _collected(ready: Prepared, points: Csr, found: list[Found], wanted: Floats) -> Lists:
     """Lists without an end: all that reaches `wanted`. A pair whose mean does so reaches it in some tree."""
-    model, e = ready
+    model, e, _ = ready
     n_labels = model.n_labels
     spread = new_spread(e, points)
     parts, count = [], np.zeros((len(found), n_labels), np.int32)

@@ -15,7 +15,9 @@ import numpy.typing as npt
 from core.kernels.arrays import Facts, Ranking, Request, Search, table_of
 from core.kernels.memory import Table
 from core.kernels.rank import COMPLETED
-from core.sparse import Floats
+from core.kernels.routing import route_rows
+from core.kernels.search import Scoring
+from core.sparse import Csr, Floats, Int32s
 from core.trie import Places, Trie, padded, places_of
 
 _REQUEST_AT = 2 * len(Trie._fields + Places._fields + Facts._fields)  # of the request's addresses in a table
@@ -43,6 +45,18 @@ class Searcher:
             k, beam = (k, beam) if mine is None else (max(k, mine.k), max(beam, mine.beam))
             mine = self._local.scratch = Scratch(self, k, beam, 1 if mine is None else mine.room)
         return mine
+
+
+def route(searcher: Searcher, scoring: Scoring, tree: int, beam: int, points: Csr) -> tuple[Int32s, Floats]:
+    """The leaves in the beam of every point in one tree, best first, and their probabilities: [points, beam]; -1 where
+    a beam holds fewer. Points are unit rows in the model's features."""
+    beam, done = min(beam, searcher.most_nodes), 0
+    nodes, paths = np.full((points.n_rows, beam), -1, np.int32), np.zeros((points.n_rows, beam), np.float32)
+    scratch = searcher.scratch(1, beam)
+    while done < points.n_rows:
+        done = route_rows(scratch.table, scoring, tree, beam, done, *points[:3], nodes, paths)
+        scratch = scratch if done == points.n_rows else scratch.grown()
+    return nodes, paths
 
 
 class Scratch:

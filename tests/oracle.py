@@ -215,25 +215,28 @@ class LabelwiseTree:
             for e, child in enumerate(self.targets(node)):
                 self.node[child] = own[:, e] * self.node[node] if self.conditional else own[:, e]
                 queue.append(child)
-        self.best = np.array([self.best_leaf(i) for i in range(len(x))])
+        self.beams = [self.beam(i) for i in range(len(x))]
+        self.best = np.array([max(self.node[n][i] for n in beam) for i, beam in enumerate(self.beams)])
 
     def targets(self, node: int) -> list[int]:
         first, last = self.arrays["edge_ptr"][node], self.arrays["edge_ptr"][node + 1]
         return [int(t) for t in self.arrays["edge_target"][first:last]]
 
-    def best_leaf(self, i: int) -> float:
-        """The best leaf that a beam search meets."""
+    def beam(self, i: int) -> list[int]:
+        """The leaves that a beam search ends with."""
         level = [self.root]
         while any(not self.arrays["node_leaf"][node] for node in level):
             below = [c for n in level for c in ([n] if self.arrays["node_leaf"][n] else self.targets(n))]
             level = sorted(below, key=lambda n: (-self.node[n][i], n))[: self.recipe["beam"]]
-        return float(max(self.node[n][i] for n in level))
+        return level
 
     def label_scores(self, n_labels: int) -> Dense:
-        """Every pair's score in this tree: [points, labels]."""
+        """Every pair's score in this tree: [points, labels]. With raw targets a leaf outside a point's beam gives 0."""
         scores = np.zeros((len(self.x), n_labels))
         for leaf in self.leaves:
-            path = self.node[leaf] if self.conditional else (self.node[leaf] / self.best) ** self.recipe["blend"]
+            inside = np.array([leaf in beam for beam in self.beams])
+            raw = np.where(inside, (self.node[leaf] / self.best) ** self.recipe["blend"], 0.0)
+            path = self.node[leaf] if self.conditional else raw
             margins = all_margins(self.arrays, leaf, self.x)
             own = np.clip(margins, 0, 1) if self.recipe["leaf"]["loss"] == "ridge" else _sigmoid(margins)
             scores[:, self.targets(leaf)] = own * path[:, None]
@@ -242,6 +245,14 @@ class LabelwiseTree:
     def points_of_leaves(self, factor: float) -> dict[int, list[int]]:
         """Who reaches which leaf, by quota; ties by lower id."""
         n = len(self.x)
+        if not self.conditional:
+            reach = {leaf: [i for i in range(n) if leaf in self.beams[i]] for leaf in self.leaves}
+            return {
+                leaf: sorted(ids, key=lambda i: (-self.node[leaf][i], i))[
+                    : math.ceil(factor * n * float(self.arrays["node_frac"][leaf]))
+                ]
+                for leaf, ids in reach.items()
+            }
         reach = {self.root: list(range(n))}
         for node in list(self.node):  # parents come first
             for child in [] if self.arrays["node_leaf"][node] else self.targets(node):
@@ -267,6 +278,7 @@ def labelwise(
     answers: list[list[tuple[int, float]]] = []
     for label in range(n_labels):
         came = [reach[t][leaf_of[t][label]] for t in range(len(trees))]
+        everyone = [n if t.conditional else sum(leaf_of[k][label] in b for b in t.beams) for k, t in enumerate(trees)]
         lists = [ranked_points({i: scores[t][i, label] for i in came[t]}, top) for t in range(len(trees))]
         total: dict[int, float] = {}
         for i, s in (pair for pairs in lists for pair in pairs):
@@ -274,7 +286,7 @@ def labelwise(
         chosen = ranked_points(total, top)
         if label_points[label] == 0:
             chosen = []
-        elif complete and all(len(points) == n for points in came):
+        elif complete and [len(points) for points in came] == everyone:
             chosen = ranked_points(dict(enumerate(mean[:, label])), top)
         elif complete:
             chosen = ranked_points({i: mean[i, label] for i, _ in chosen}, top)

@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from core.jit import kernel
-from core.kernels.routing import route_rows
 from core.kernels.search import Scoring
 from core.scratch import Searcher
+from core.scratch import route as send
 from core.sparse import Floats, Int32s, Int64s
 from core.trie_build import build
 from core.work import load_arrays, save_arrays
@@ -151,17 +151,11 @@ def _edge_bounds(shape: Shape, node: int) -> Int64s:
 def route(inputs: Inputs, params: Params, shape: Shape, upper: Fragment) -> Routed:
     """Send every training point down the fitted levels, as a search would: to the best leaves, or with the whole beam
     to the inner nodes of the next level."""
-    recipe, n = params.recipe, inputs.n_points
-    beam = max(recipe.beam, recipe.routed)
+    recipe = params.recipe
     trie, order = build(upper_tree(shape, upper), inputs.features.n_cols, 0)
     searcher = Searcher(trie, np.ones(inputs.features.n_cols, np.float32), 0)
-    beam = min(beam, searcher.most_nodes)
-    nodes, rows, done = np.full((n, beam), -1, np.int32), inputs.features, 0
     scoring = Scoring(recipe.target == "conditional", False, 0.0)
-    scratch = searcher.scratch(1, beam)
-    while done < n:
-        done = route_rows(scratch.table, scoring, beam, done, rows.indptr, rows.indices, rows.values, nodes)
-        scratch = scratch if done == n else scratch.grown()
+    nodes, _ = send(searcher, scoring, 0, max(recipe.beam, recipe.routed), inputs.features)
     _renumber(order, nodes)
     ptr = np.zeros(shape.n_nodes + 1, np.int64)
     _count(nodes, shape.child, recipe.routed, ptr)

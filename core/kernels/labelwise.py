@@ -2,7 +2,9 @@
 
 The algorithm of the paper's appendix. Every point starts at the root with score 1; child c of node n keeps the best
 min(|points(n)|, ⌈F · N · frac(c)⌉) points of n; a label keeps its best points among those of its leaf. The walk is
-depth first, so the points of a subtree stay in cache. Ties, at nodes and at labels, are won by the lower point id.
+depth first, so the points of a subtree stay in cache. With raw targets a label scores only where its leaf is in the
+point's beam: there beams send the points, and quotas hold at leaves. Ties, at nodes and at labels, are won by the lower
+point id.
 """
 
 from __future__ import annotations
@@ -88,6 +90,40 @@ def visit_leaves(
             height += 1
             at += keep
     return Visits(ptr, out_point[:n_out].copy(), out_score[:n_out].copy())
+
+
+@kernel()
+def routed_visits(nodes: Int32s, paths: Floats, leaf_of_node: Int32s, n_leaves: int) -> Visits:
+    """The visits of all points to the leaves in their beams: nodes, paths [points, beam], -1 where there is none."""
+    ptr = np.zeros(n_leaves + 1, np.int64)
+    for node in nodes.flat:
+        if node >= 0:
+            ptr[leaf_of_node[node] + 1] += 1
+    for leaf in range(n_leaves):
+        ptr[leaf + 1] += ptr[leaf]
+    cursor = ptr[:-1].copy()
+    point, score = np.empty(ptr[-1], np.int32), np.empty(ptr[-1], np.float32)
+    for i in range(nodes.shape[0]):
+        for b in range(nodes.shape[1]):
+            if nodes[i, b] >= 0:
+                at = cursor[leaf_of_node[nodes[i, b]]]
+                point[at], score[at] = i, paths[i, b]
+                cursor[leaf_of_node[nodes[i, b]]] = at + 1
+    return Visits(ptr, point, score)
+
+
+@kernel()
+def within_quota(e: Ensemble, leaf_node: Int64s, factor: float, n_points: int, visits: Visits) -> Visits:
+    """The best visits of every leaf, as many as its quota."""
+    ptr = np.zeros(leaf_node.size + 1, np.int64)
+    for leaf in range(leaf_node.size):
+        n = visits.ptr[leaf + 1] - visits.ptr[leaf]
+        ptr[leaf + 1] = ptr[leaf] + min(n, quota(e, leaf_node[leaf], factor, n_points))
+    point, score = np.empty(ptr[-1], np.int32), np.empty(ptr[-1], np.float32)
+    for leaf in range(leaf_node.size):
+        all_of, kept = slice(visits.ptr[leaf], visits.ptr[leaf + 1]), slice(ptr[leaf], ptr[leaf + 1])
+        retain(visits.score[all_of], visits.point[all_of], ptr[leaf + 1] - ptr[leaf], point[kept], score[kept])
+    return Visits(ptr, point, score)
 
 
 @kernel()

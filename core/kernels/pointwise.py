@@ -92,11 +92,11 @@ def take_point(a: Table, features: Int32s, values: Floats, power: float) -> int:
 
 
 @kernel()
-def start(a: Table, scoring: Scoring, n: int, n_trees: int) -> bool:
-    """A slot for the root of every tree, all with the point's own list: at a root the row of feature f is row f."""
+def start(a: Table, scoring: Scoring, n: int, first: int, n_trees: int) -> bool:
+    """Slots for the roots of some trees, all with the point's own list: at a root the row of feature f is row f."""
     t, s = trie(a), search(a)
     s.used[POOL] = n
-    for tree in range(n_trees):
+    for tree in range(first, first + n_trees):
         slot = new_slot(a, t.tree_ptr[tree], 1.0, 0)
         if slot < 0:
             return False
@@ -110,7 +110,7 @@ def start(a: Table, scoring: Scoring, n: int, n_trees: int) -> bool:
 @kernel()
 def _answer(a: Table, scoring: Scoring, w: Wishes, n: int, labels: Int32s, scores: Floats) -> int:
     n_trees = trie(a).tree_ptr.size - 1
-    if not start(a, scoring, n, n_trees) or not descend(a, scoring, n_trees, w.beam):
+    if not start(a, scoring, n, 0, n_trees) or not descend(a, scoring, n_trees, w.beam):
         return NO_ROOM
     if not scoring.conditional:
         for tree in range(n_trees):
