@@ -200,7 +200,7 @@ def output_of(command: list[str]) -> str:
 def against_pecos(results: dict[str, Any], market: Market) -> None:
     """The same weights, the same queries, the same answers."""
     folder = HERE / ".models" / f"pecos-{market.n_labels}"
-    command = [str(HERE / ".peers" / "pecos" / "bin" / "python"), str(HERE / "pecos.py")]
+    command = [str(HERE / ".peers" / "pecos" / "bin" / "python"), str(HERE / "pecos_peer.py")]
     even = np.ones(FEATURES, np.float32)
     if not (folder / "model" / "ranker").exists():
         with console.status("training libpecos"):

@@ -9,7 +9,7 @@ from core.jit import kernel
 from core.sparse import Floats
 
 NOTHING = np.float32(1e-30)  # scores up to this are 0: those of labels never seen are 2^-126 at most
-_FEW = 64
+_FEW = 32
 UInt64s = npt.NDArray[np.uint64]
 _LOG2_E = np.float32(1.4426950408889634)
 _LARGEST = np.float32(126.0)  # 2^±126 are the outermost normal numbers
@@ -72,9 +72,24 @@ def keep_largest(keys: UInt64s, n: int, most: int, work: UInt64s) -> None:
         for i in range(n):
             keys[i] = keys[i] if work[i] < np.uint64(most) else np.uint64(0)
         return
-    least = nth_largest(keys, n, most, work)
+    least = _least_of_few(keys, n, most, work) if most <= _FEW else nth_largest(keys, n, most, work)
     for i in range(n):
         keys[i] = keys[i] if keys[i] >= least else np.uint64(0)
+
+
+@kernel()
+def _least_of_few(keys: UInt64s, n: int, most: int, work: UInt64s) -> np.uint64:
+    """The most-th largest of n keys: a sorted list of the best so far, which few of many keys enter."""
+    for i in range(most):
+        work[i] = np.uint64(0)
+    for i in range(n):
+        if keys[i] > work[most - 1]:
+            at = most - 1
+            while at > 0 and work[at - 1] < keys[i]:
+                work[at] = work[at - 1]
+                at -= 1
+            work[at] = keys[i]
+    return work[most - 1]
 
 
 @kernel()

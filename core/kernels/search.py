@@ -80,8 +80,9 @@ def step_down(a: Table, above: int, node: int, path: float) -> int:
         at = first_row + np.int64(s.pool_row[j]) * stride
         mask = np.uint64(t.row[at + word])
         row = np.int64(t.row[at + 1]) + popcount(mask & lower)
-        for w in range(2, word):
-            row += popcount(np.uint64(t.row[at + w]))
+        if word > 2:
+            for w in range(2, word):
+                row += popcount(np.uint64(t.row[at + w]))
         s.pool_row[n], s.pool_x[n] = row, s.pool_x[j]
         prefetch(t.row, below_row + row * below_stride)
         n += np.int64((mask >> bit) & np.uint64(1))
@@ -166,24 +167,22 @@ def _add_rows(entry: Entries, wide: bool, starts: Int64s, stops: Int64s, x: Floa
 def _expand(a: Table, scoring: Scoring, first: int, n: int) -> int:
     """The children of a beam's nodes into next_*; a leaf stays as it is. Returns how many; 0 if all are leaves."""
     t, s, weights = trie(a), search(a), request(a).node_weight
-    found, grew = 0, False
+    found, grew, weighted = 0, False, weights.size > 0
     for b in range(first, first + n):
         node, path, slot = s.beam_node[b], s.beam_path[b], s.beam_slot[b]
         if t.node_leaf[node]:
             s.next_node[found], s.next_path[found], s.next_slot[found] = node, path, slot
+            s.keys[found] = key(path * (weights[node] if weighted else np.float32(1.0)), node)
             found += 1
             continue
         grew = True
         value = s.slot_value[slot] - t.edge_ptr[s.slot_node[slot]]
+        given = path if scoring.conditional else np.float32(1.0)
         for e in range(t.edge_ptr[node], t.edge_ptr[node + 1]):
-            score = s.value[value + e]
-            s.next_node[found] = t.edge_target[e]
-            s.next_path[found] = path * score if scoring.conditional else score
-            s.next_slot[found] = slot
+            child, score = t.edge_target[e], given * s.value[value + e]
+            s.next_node[found], s.next_path[found], s.next_slot[found] = child, score, slot
+            s.keys[found] = key(score * (weights[child] if weighted else np.float32(1.0)), child)
             found += 1
-    for i in range(found):
-        weight = weights[s.next_node[i]] if weights.size else np.float32(1.0)
-        s.keys[i] = key(s.next_path[i] * weight, s.next_node[i])
     return found if grew else 0
 
 

@@ -1,7 +1,7 @@
 """libpecos's side of bench/inference.py, in the peers' own environment: a model, and how fast it answers.
 
-python bench/pecos.py train DIR     X.npz, Y.npz → DIR/model, its weights rounded to 8 bits per column as ours are
-python bench/pecos.py time DIR      T.npz → DIR/pecos.npz and a JSON line with microseconds per row
+python bench/pecos_peer.py train DIR     X.npz, Y.npz → DIR/model, its weights rounded to 8 bits per column as ours are
+python bench/pecos_peer.py time DIR      T.npz → DIR/pecos.npz and a JSON line with microseconds per row
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def train(directory: Path) -> None:
     clusters = Indexer.gen(LabelEmbeddingFactory.create(y, x, method="pifa"), threads=1)
     XLinearModel.train(x, y, C=clusters, threads=1).save(str(directory / "model"))
     for path in sorted((directory / "model" / "ranker").glob("*.model/W.npz")):
-        sparse.save_npz(path, _rounded(sparse.csc_matrix(sparse.load_npz(path))))
+        sparse.save_npz(path, _rounded(sparse.csc_matrix(sparse.load_npz(path))), compressed=False)  # as pecos reads it
 
 
 def _rounded(weights: sparse.csc_matrix) -> sparse.csc_matrix:
