@@ -97,11 +97,10 @@ def _weight(t: Trie, p: Places, head: int, feature: int, number: int) -> int:
     for above, below in pairwise(groups):
         at = _place(t, p, above, row)
         way = int(p.way[below])
-        words = [int(word) for word in t.row[at + 2 : at + 2 + t.layer_words[p.layer[above]]]]
-        mask = sum(word << (32 * i) for i, word in enumerate(words))
-        if not mask >> way & 1:
+        first_below, mask = (int(number) for number in t.row[at + 1 + 2 * (way >> 5) :][:2])
+        if not mask >> (way & 31) & 1:
             return 0
-        row = int(t.row[at + 1]) + (mask & ((1 << way) - 1)).bit_count()
+        row = first_below + (mask & ((1 << (way & 31)) - 1)).bit_count()
     at, first = _place(t, p, head, row), int(t.layer_entry[p.layer[head]])
     start, stop = int(t.row[at]), int(t.row[at + row_stride(int(t.layer_words[p.layer[head]]))])
     entries = t.entry[first + start : first + stop]

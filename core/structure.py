@@ -162,12 +162,12 @@ def _row_fault(
         start, stop = np.int64(rows[at]), np.int64(rows[at + stride])
         if start > stop or stop > entries.size:
             return 2
-        if words:
-            if rows[at + 1] != below:
+        for word in range(words):
+            if rows[at + 1 + 2 * word] != below:
                 return 3
-            for way in range(32 * words):
-                if (rows[at + 2 + (way >> 5)] >> np.uint32(way & 31)) & np.uint32(1):
-                    if way >= ways[group[r]]:
+            for bit in range(32):
+                if (rows[at + 2 + 2 * word] >> np.uint32(bit)) & np.uint32(1):
+                    if 32 * word + bit >= ways[group[r]]:
                         return 4
                     below += 1
         n_edges = np.int64(p.n_edges[group[r]])

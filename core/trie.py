@@ -37,9 +37,10 @@ class Trie(NamedTuple):
     edge_bias, edge_step   regressor of the edge: margin = bias + step · Σ weight · x
     layer_ptr [T+1]        layers of a tree, from the root's down
     layer_words [y]        32-bit words of a row's mask; 0 in a layer of leaves only
-    layer_row [y+1]        where in `row` the rows of a layer begin; a row takes 2 + words places, or 1 without a mask
+    layer_row [y+1]        where in `row` the rows of a layer begin; a row takes 1 + 2 · words places
     layer_entry [y+1]      where in `entry` the entries of a layer begin
-    row                    by (layer, feature, group): first entry, first row below, mask; one more closes a layer
+    row                    by (layer, feature, group): first entry; for each word of the mask, the first row below of
+                           its groups, and the word. One more row closes a layer
     entry                  by row: edge of the group << 8 | 8-bit weight; where many edges have one, a row is dense:
                            8 bits for each edge and for the padding to whole vectors
     label_leaf [L·T]       by label and tree, the leaf that holds the label
@@ -88,16 +89,19 @@ class Places(NamedTuple):
 
 
 @kernel(inline=True)
-def dense_from(n_padded: Int, entry_size: Int) -> Int:
+def dense_from(n_padded: int, entry_size: int) -> int:
     """From how many weights on a row is dense: a third of the edges (a quarter with 32-bit entries) costs hardly any
-    space, and vectors are faster."""
+    space, and vectors are faster. Where one vector holds all edges, from 2 weights on: a loop of unknown length costs
+    more than the vector does."""
+    if n_padded == VECTOR:
+        return 2
     return n_padded // 3 if entry_size == 2 else n_padded // 4
 
 
 @kernel(inline=True)
 def row_stride(words: Int) -> Int:
     """32-bit places that a row takes."""
-    return 2 + words if words else 1
+    return 1 + 2 * words
 
 
 @kernel(inline=True)
@@ -180,7 +184,7 @@ def _rows_below(
     for r in range(feature.size):
         at = r * row_stride(words)
         for word in range(words):
-            mask = np.int64(rows[at + 2 + word])
+            mask = np.int64(rows[at + 2 + 2 * word])
             while mask:
                 way = 32 * word + popcount(np.uint64((mask & -mask) - 1))  # of the lowest bit
                 mask &= mask - 1

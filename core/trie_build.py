@@ -16,10 +16,11 @@ from core.ensemble import Ensemble
 from core.errors import DataError
 from core.jit import kernel
 from core.sparse import Int, Int32s, Int64s
-from core.trie import Entries, Trie, UInt32s, dense_from, padded
+from core.trie import Entries, Trie, UInt32s, dense_from, padded, row_stride
 
 _TOP_LEVELS = (4, 5, 6)  # binary levels in the root's group; every group below has three
 _LOWER_LEVELS = 3
+_MOST_EDGES = 256  # of the root's group in a wide tree
 _MOST = 1 << 32  # rows and entries of one layer are counted in 32 bits
 
 
@@ -75,14 +76,18 @@ def _pointers(lengths: list[int]) -> Int64s:
 
 
 def _heads(e: Ensemble, first: int, last: int) -> npt.NDArray[np.bool_]:
-    """Which nodes begin a group: all of a wide tree; of a binary one the leaves and every third level, from below."""
+    """Which nodes begin a group: leaves and the root. The root of a binary tree takes four to six levels with it, and
+    below it every third level begins one; that of a wide tree takes whole levels while their edges fit in a byte, and
+    below it every node is a group."""
     leaf = e.node_leaf[first:last] == 1
     inner = np.flatnonzero(~leaf) + first
-    if len(inner) and int((e.edge_ptr[inner + 1] - e.edge_ptr[inner]).max()) > 2:
-        return np.ones(last - first, bool)
     depth = np.zeros(last - first, np.int64)
     for node in inner:
         depth[e.edge_target[e.edge_ptr[node] : e.edge_ptr[node + 1]] - first] = depth[node - first] + 1
+    edges = e.edge_ptr[inner + 1] - e.edge_ptr[inner]
+    if len(inner) and int(edges.max()) > 2:
+        down_to = np.cumsum(np.bincount(depth[inner - first], weights=edges))
+        return np.asarray(leaf | (depth == 0) | (depth >= max(1, int((down_to <= _MOST_EDGES).sum()))))
     height = int(depth.max())
     top = next((levels for levels in _TOP_LEVELS if (height - levels) % _LOWER_LEVELS == 0), height)
     below_top = (depth >= top) & ((depth - top) % _LOWER_LEVELS == 0)
@@ -162,7 +167,7 @@ def _layers(
         size = int(sum((e.entry_ptr[order + 1] - e.entry_ptr[order])[group_ptr[groups[0]] : group_ptr[groups[-1] + 1]]))
         if len(mine[0]) >= _MOST or size >= _MOST:
             raise DataError("a layer of a tree has more than 2^32 rows or entries: train on fewer labels per model")
-        rows = np.zeros((len(mine[0]) + 1) * (2 + words if words else 1), np.uint32)
+        rows = np.zeros((len(mine[0]) + 1) * int(row_stride(words)), np.uint32)
         entries = np.empty(2 * size, kind)  # dense rows may take a half more than sparse ones
         n = _fill(e, order, edge_ptr, group_ptr, above, way, *mine, *below, words, rows, entries)
         layers.append((words, rows, entries[:n].copy()))
@@ -272,17 +277,19 @@ def _fill(
     """Rows and entries of a layer; returns how many entries. Its rows come by rising feature, and so do those of every
     node and of the layer below: one cursor each."""
     cursor = e.row_ptr[order]
-    stride = 2 + words if words else 1
+    stride = row_stride(words)
     weights = np.zeros(padded(_widest(edge_ptr, group_ptr)), np.int8)
     n, below = 0, 0
     for r in range(feature.size):
         f, g, at = feature[r], group[r], r * stride
         rows[at] = n
-        if words:
-            rows[at + 1] = below
+        for word in range(words):
+            rows[at + 1 + 2 * word] = below
             while below < below_feature.size and below_feature[below] == f and above[below_group[below]] == g:
                 bit = way[below_group[below]]
-                rows[at + 2 + (bit >> 5)] |= np.uint32(1) << np.uint32(bit & 31)
+                if bit >> 5 != word:
+                    break
+                rows[at + 2 + 2 * word] |= np.uint32(1) << np.uint32(bit & 31)
                 below += 1
         first_edge, last_edge = edge_ptr[group_ptr[g]], edge_ptr[group_ptr[g + 1]]
         for i in range(group_ptr[g], group_ptr[g + 1]):

@@ -60,6 +60,15 @@ def sigmoid(values: Floats) -> None:
         values[i] = one / (one + p * power)
 
 
+@kernel(fastmath=True)
+def largest(values: Floats) -> np.float32:
+    """The largest of numbers that are not negative; 0 of none."""
+    most = np.float32(0.0)
+    for i in range(values.size):
+        most = max(most, values[i])
+    return most
+
+
 @kernel()
 def keep_largest(keys: UInt64s, n: int, most: int, work: UInt64s) -> None:
     """Set all but the `most` largest of the first n keys, all different, to 0; `work` [n] is overwritten."""

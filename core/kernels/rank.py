@@ -15,7 +15,7 @@ import numpy as np
 from core.jit import kernel
 from core.kernels.arrays import ranking, request, search, trie
 from core.kernels.memory import Table
-from core.kernels.numbers import NOTHING, UInt64s, key, key_number, key_score, pop, push
+from core.kernels.numbers import NOTHING, UInt64s, key, key_number, key_score, largest, pop, push
 from core.kernels.search import Scoring, evaluate, reach
 from core.sparse import Int32s
 
@@ -146,6 +146,8 @@ def _offer(a: Table, slot: int, heap: UInt64s, size: int) -> int:
     leaf, first = s.slot_node[slot], s.slot_value[slot]
     first_edge = t.edge_ptr[leaf]
     worst = key_score(~heap[0]) if size == heap.size else NOTHING
+    if not r.edge_weight.size and largest(s.value[first : first + t.edge_ptr[leaf + 1] - first_edge]) <= worst:
+        return size
     for e in range(first_edge, t.edge_ptr[leaf + 1]):
         score = s.value[first + e - first_edge]
         if r.edge_weight.size:
@@ -169,6 +171,9 @@ def _gather(a: Table, scoring: Scoring, most: int, least: float) -> int:
             if s.slot_value[slot] < 0:
                 continue
             leaf, first = s.slot_node[slot], s.slot_value[slot]
+            n_edges = t.edge_ptr[leaf + 1] - t.edge_ptr[leaf]
+            if not r.edge_weight.size and largest(s.value[first : first + n_edges]) < share:
+                continue
             for e in range(t.edge_ptr[leaf], t.edge_ptr[leaf + 1]):
                 score = s.value[first + e - t.edge_ptr[leaf]]
                 weight = r.edge_weight[e] if r.edge_weight.size else np.float32(1.0)

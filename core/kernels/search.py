@@ -68,9 +68,9 @@ def step_down(a: Table, above: int, node: int, path: float) -> int:
     if slot < 0:
         return -1
     layer = p.layer[s.slot_node[above]]
-    first_row, stride = t.layer_row[layer], 2 + t.layer_words[layer]
+    first_row, stride = t.layer_row[layer], row_stride(t.layer_words[layer])
     way = p.way[node]
-    word, bit = 2 + (way >> 5), np.uint64(way & 31)
+    word, bit = 1 + 2 * (way >> 5), np.uint64(way & 31)
     lower = (np.uint64(1) << bit) - np.uint64(1)
     source, start = s.slot_at[above], s.slot_at[slot]
     below = p.layer[node]
@@ -78,11 +78,8 @@ def step_down(a: Table, above: int, node: int, path: float) -> int:
     n = start
     for j in range(source, source + n_above):
         at = first_row + np.int64(s.pool_row[j]) * stride
-        mask = np.uint64(t.row[at + word])
-        row = np.int64(t.row[at + 1]) + popcount(mask & lower)
-        if word > 2:
-            for w in range(2, word):
-                row += popcount(np.uint64(t.row[at + w]))
+        mask = np.uint64(t.row[at + word + 1])
+        row = np.int64(t.row[at + word]) + popcount(mask & lower)
         s.pool_row[n], s.pool_x[n] = row, s.pool_x[j]
         prefetch(t.row, below_row + row * below_stride)
         n += np.int64((mask >> bit) & np.uint64(1))
