@@ -239,8 +239,9 @@ class Engine:
         are worth, which is returned too."""
         alpha = self._alpha(options)
         wide = wishes._replace(threshold=0.0)
-        if alpha < 1.0:  # it can lift a label from anywhere among those
-            wide = wide._replace(k=min(max(wishes.k, TREE_TOP * self.model.n_trees), self.model.n_labels))
+        if alpha < 1.0:  # it can lift a label from anywhere among those; by the paper's rule, what no tree reached is 0
+            most = min(max(wishes.k, TREE_TOP * self.model.n_trees), self.model.n_labels)
+            wide = wide._replace(k=most, complete=False)
         answers = self._search(points, wide, request, threads)
         if alpha < 1.0 and self.model.tail is not None:
             unit = transformed(points, self._power, self.model.feature_weight)

@@ -231,16 +231,16 @@ def test_a_point_without_features_is_answered_from_the_biases(model: Path) -> No
 def test_tail_reranking_is_the_geometric_mean_with_the_cosine(sample: Parts, paper_model: Path) -> None:
     engine = Engine.open(paper_model)
     assert engine.model.tail is not None
-    scores = to_scipy(engine.predict_batch(sample[1].features, 1000, options=Options(alpha=1.0))).toarray()
+    scores = to_scipy(engine.predict_batch(sample[1].features, 1000, 1000, Options(alpha=1.0))).toarray()
     recipe = engine.model.manifest["params"]["recipe"]
     x = to_scipy(transformed(sample[1].features, recipe["value_power"], engine.model.feature_weight)).toarray()
     cosine = np.maximum(x @ to_scipy(engine.model.tail).toarray().T, 0)
     expected = scores**0.5 * cosine**0.5
-    got = to_scipy(engine.predict_batch(sample[1].features, 1000, options=Options(alpha=0.5))).toarray()
+    got = to_scipy(engine.predict_batch(sample[1].features, 1000, 1000, Options(alpha=0.5))).toarray()
     assert np.allclose(got, expected, atol=1e-5)
-    few = to_scipy(engine.predict_batch(sample[1].features, 3, options=Options(alpha=0.5))).toarray()
+    few = to_scipy(engine.predict_batch(sample[1].features, 3, 1000, Options(alpha=0.5))).toarray()
     assert np.array_equal(np.sort(few, axis=1)[:, -3:], np.sort(got, axis=1)[:, -3:])
-    one = engine.predict(*point(sample[1], 4), k=3, options=Options(alpha=0.5))
+    one = engine.predict(*point(sample[1], 4), 3, 1000, Options(alpha=0.5))
     assert one.scores.tolist() == np.sort(few[4])[::-1][:3].tolist()
 
 
