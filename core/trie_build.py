@@ -168,7 +168,7 @@ def _layers(
         if len(mine[0]) >= _MOST or size >= _MOST:
             raise DataError("a layer of a tree has more than 2^32 rows or entries: train on fewer labels per model")
         rows = np.zeros((len(mine[0]) + 1) * int(row_stride(words)), np.uint32)
-        entries = np.empty(2 * size, kind)  # dense rows may take a half more than sparse ones
+        entries = np.empty(4 * size, kind)  # at most: a dense row of two weights takes eight places
         n = _fill(e, order, edge_ptr, group_ptr, above, way, *mine, *below, words, rows, entries)
         layers.append((words, rows, entries[:n].copy()))
         below = mine
