@@ -31,10 +31,9 @@ from scipy import sparse
 from bench.imported import pecos_engine
 from bench.training import Bench
 from core.engine import Engine
-from core.labelwise import Labelwise, best_points
+from core.labelwise import Labelwise, best_points, prepared
 from core.relevance import BINARY
 from core.sparse import Csr, from_scipy, take_rows, to_scipy, transformed
-from core.trie import node_major
 from training.dataset import Dataset, read_dataset
 from training.fit import fit
 from training.params import PAPER, ROUTED, Params, Recipe
@@ -166,7 +165,7 @@ def labelwise(results: dict[str, Any], market: Market, n_points: int) -> None:
     engine, rows = market.engine(), market.queries(n_points, 45)
     best_points(engine.model, take_rows(rows, np.arange(500)), Labelwise())  # compiles
     pointwise_cpu = cpu_of(partial(engine.predict_batch, take_rows(rows, np.arange(5000)))) / 5000
-    layout_cpu = cpu_of(partial(node_major, engine.model.trie, engine.model.n_features), rounds=2) / n_points
+    layout_cpu = cpu_of(partial(prepared, engine.model, rows), rounds=2) / n_points
     cpu = cpu_of(partial(best_points, engine.model, rows, Labelwise()), rounds=2) / n_points
     results |= {"labelwise_us": cpu * 1e6, "labelwise_ratio": cpu / pointwise_cpu}
     results["labelwise_layout_us"] = layout_cpu * 1e6

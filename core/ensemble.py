@@ -1,9 +1,10 @@
-"""The trees of an ensemble by node: what training makes, and what labelwise inference walks through.
+"""The trees of an ensemble by node: what training makes.
 
     tree → nodes → edges (node → child node, or leaf → label), each with one regressor
                  → rows (one per feature the node knows) → entries (edge, weight)
 
-On disk and in pointwise inference the same regressors are kept by feature instead (core/trie.py).
+On disk and in pointwise inference the same regressors are kept by feature instead (core/trie.py), in labelwise
+inference by group (core/groups.py).
 """
 
 from __future__ import annotations

@@ -23,10 +23,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from core.ensemble import Ensemble
 from core.errors import DataError, UsageError
 from core.executors import Task, run_on_threads
+from core.groups import Groups, group_major
 from core.kernels.completion import Lists, best_of_pool, complete_tree, pool_lists, weigh_tree
+from core.kernels.groups import new_spread, walk
 from core.kernels.labelwise import (
     Best,
     Visits,
@@ -37,15 +38,13 @@ from core.kernels.labelwise import (
     visit_leaves,
     within_quota,
 )
-from core.kernels.nodes import new_spread, walk
 from core.model import Model
 from core.scratch import Searcher, route
 from core.sparse import Csr, Floats, Int64s, transformed
-from core.trie import node_major
 
 BLOCK = 1 << 17
 MOST_POINTS = 10_000
-_SAFE = np.float32(1.0 - 1e-6)  # lowers a threshold, so that rounding loses nothing
+_SAFE = np.float32(1.0 - 1e-5)  # lowers a threshold, so that rounding loses nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +98,10 @@ OnProgress = Callable[[int, int], None]  # units done, units in all
 
 
 class Prepared(NamedTuple):
-    """A model with its trees by node, which is how labelwise inference walks through them."""
+    """A model with its trees by group, which is how labelwise inference walks through them."""
 
     model: Model
-    trees: Ensemble
+    trees: Groups
     searcher: Searcher
 
 
@@ -111,7 +110,7 @@ def prepared(model: Model, points: Csr) -> Prepared:
     check_points(model, points)
     even = np.ones(model.n_features, np.float32)  # the points of a block are weighted already
     searcher = Searcher(model.trie, even, model.n_labels)
-    return Prepared(model, node_major(model.trie, model.n_features), searcher)
+    return Prepared(model, group_major(model.trie, searcher.places, model.n_features), searcher)
 
 
 def check_points(model: Model, points: Csr) -> None:
@@ -138,21 +137,21 @@ def block_of(model: Model, asked: Labelwise, points: Csr, block: int) -> Csr:
 
 def find(ready: Prepared, asked: Labelwise, tree: int, points: Csr) -> Found:
     """The lists of one tree over one block of points."""
-    model, e = ready.model, ready.trees
-    spread, way = new_spread(e, points), walk(e, tree, model.n_labels)
+    model, g = ready.model, ready.trees
+    spread, way = new_spread(g, points), walk(g, tree, model.n_labels)
     best_leaf, n_points = np.ones(points.n_rows, np.float32), np.full(len(way.leaf_node), points.n_rows)
     if model.scoring.conditional:
-        visits = kept = visit_leaves(e, tree, way.leaf_node, model.scoring, asked.factor, points, spread)
+        visits = kept = visit_leaves(g, tree, way.leaf_node, asked.factor, points, spread)
     else:
         beam = int(model.manifest["params"]["recipe"]["beam"])
         nodes, paths = route(ready.searcher, model.scoring, tree, beam, points)
-        leaf_of_node = np.full(len(e.node_leaf), -1, np.int32)
+        leaf_of_node = np.full(len(g.node_leaf), -1, np.int32)
         leaf_of_node[way.leaf_node] = np.arange(len(way.leaf_node))
         visits = routed_visits(nodes, paths, leaf_of_node, len(way.leaf_node))
-        kept = within_quota(e, way.leaf_node, asked.factor, points.n_rows, visits)
+        kept = within_quota(g, way.leaf_node, asked.factor, points.n_rows, visits)
         best_leaf, n_points = paths[:, 0].copy(), np.diff(visits.ptr)
     best = _no_points(model.n_labels, asked.top)
-    fill_lists(e, way.leaf_node, model.scoring, model.label_points, points, best_leaf, kept, spread, best)
+    fill_lists(g, way.leaf_node, model.scoring, model.label_points, points, best_leaf, kept, spread, best)
     covered = (np.diff(kept.ptr) == n_points)[way.label_leaf]
     return Found(*best, covered, best_leaf, *visits)
 
@@ -184,15 +183,15 @@ def finish(ready: Prepared, asked: Labelwise, points: Csr, found: list[Found]) -
 
 def _complete(ready: Prepared, asked: Labelwise, points: Csr, found: list[Found], lists: Lists, most: int) -> Best:
     """Choose each label's `most` best pairs, complete them in every tree, keep the best."""
-    model, e, _ = ready
+    model, g, _ = ready
     pool = pool_lists(lists, most, points.n_rows)
     if asked.complete:
-        spread = new_spread(e, points)
+        spread = new_spread(g, points)
         for tree, f in enumerate(found):
-            way = walk(e, tree, model.n_labels)
-            weigh_tree(e, tree, way, model.scoring, points, f.best_leaf, f.visits, pool)
+            way = walk(g, tree, model.n_labels)
+            weigh_tree(g, tree, way, model.scoring, points, f.best_leaf, f.visits, pool)
             if model.scoring.conditional:  # otherwise the visits are all there is
-                complete_tree(e, tree, way, model.scoring, points, f.best_leaf, pool, spread)
+                complete_tree(g, tree, way, model.scoring, points, f.best_leaf, pool, spread)
     best = _no_points(model.n_labels, asked.top)
     best_of_pool(pool, best)
     return best
@@ -200,13 +199,13 @@ def _complete(ready: Prepared, asked: Labelwise, points: Csr, found: list[Found]
 
 def _collected(ready: Prepared, points: Csr, found: list[Found], wanted: Floats) -> Lists:
     """Lists without an end: all that reaches `wanted`. A pair whose mean does so reaches it in some tree."""
-    model, e, _ = ready
+    model, g, _ = ready
     n_labels = model.n_labels
-    spread = new_spread(e, points)
+    spread = new_spread(g, points)
     parts, count = [], np.zeros((len(found), n_labels), np.int32)
     for tree, f in enumerate(found):
-        way = walk(e, tree, n_labels)
-        labels, ids, scores = collect(e, way.leaf_node, model.scoring, points, f.best_leaf, f.visits, wanted, spread)
+        way = walk(g, tree, n_labels)
+        labels, ids, scores = collect(g, way.leaf_node, model.scoring, points, f.best_leaf, f.visits, wanted, spread)
         order = np.argsort(labels, kind="stable")
         parts.append((ids[order], scores[order]))
         count[tree] = np.bincount(labels, minlength=n_labels)

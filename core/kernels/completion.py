@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from core.ensemble import Ensemble
+from core.groups import Groups
 from core.jit import kernel
-from core.kernels.labelwise import Best, Visits, grown, insert, own_score, path_factor
-from core.kernels.nodes import Doubles, Spread, Walk, child_scores, edge_columns
+from core.kernels.groups import Doubles, Spread, Walk, edge_columns, edge_scores
+from core.kernels.labelwise import Best, Visits, grown, insert, new_stack, own_score, path_factor, push
 from core.kernels.search import Scoring
 from core.sparse import Csr, Floats, Int32s, Int64s
 
@@ -97,7 +97,7 @@ def _best_first(point: Int32s, score: Floats, sums: Doubles, start: int, stop: i
 
 @kernel()
 def weigh_tree(
-    e: Ensemble,
+    g: Groups,
     tree: int,
     walk: Walk,
     scoring: Scoring,
@@ -111,7 +111,7 @@ def weigh_tree(
     Few labels of a leaf are asked for at each point, so that here a label's weights are spread, not a leaf's rows.
     """
     n_points = points.indptr.size - 1
-    weight_of, reached = np.zeros(points.n_cols, np.float64), np.full(n_points, -1, np.int32)
+    weight_of, reached = np.zeros(points.n_cols, np.float32), np.full(n_points, -1, np.int32)
     factors = np.empty(n_points, np.float64)
     for leaf in range(walk.leaf_node.size):
         node = walk.leaf_node[leaf]
@@ -119,19 +119,19 @@ def weigh_tree(
             i = visits.point[v]
             reached[i] = leaf
             factors[i] = path_factor(scoring, np.float64(visits.score[v]), np.float64(best_leaf[i]))
-        ptr, features, weights = edge_columns(e, node)
-        for edge in range(e.edge_ptr[node], e.edge_ptr[node + 1]):
-            label, k = e.edge_target[edge], edge - e.edge_ptr[node]
+        ptr, features, weights = edge_columns(g, node)
+        for edge in range(g.edge_ptr[node], g.edge_ptr[node + 1]):
+            label, k = g.edge_target[edge], edge - g.edge_ptr[node]
             if pool.ptr[label] == pool.ptr[label + 1]:
                 continue
             for j in range(ptr[k], ptr[k + 1]):
                 weight_of[features[j]] = weights[j]
             for c in range(pool.ptr[label], pool.ptr[label + 1]):
                 if np.isnan(pool.score[tree, c]):
-                    i, total = pool.point[c], 0.0
+                    i, total = pool.point[c], np.float32(0.0)
                     for j in range(points.indptr[i], points.indptr[i + 1]):
-                        total += np.float64(points.values[j]) * weight_of[np.uint32(points.indices[j])]
-                    own = own_score(scoring, e.edge_bias[edge] + e.edge_step[edge] * total)
+                        total += points.values[j] * weight_of[np.uint32(points.indices[j])]
+                    own = own_score(scoring, g.edge_bias[edge] + g.edge_step[edge] * total)
                     pool.own[tree, c] = own
                     if own == 0.0:
                         pool.score[tree, c] = 0.0
@@ -171,53 +171,68 @@ def waiting(pool: Pool, tree: int, walk: Walk, n_points: int) -> tuple[Int64s, I
 
 @kernel()
 def complete_tree(
-    e: Ensemble,
-    tree: int,
-    walk: Walk,
-    scoring: Scoring,
-    points: Csr,
-    best_leaf: Floats,
-    pool: Pool,
-    spread: Spread,
+    g: Groups, tree: int, walk: Walk, scoring: Scoring, points: Csr, best_leaf: Floats, pool: Pool, spread: Spread
 ) -> None:
-    """Fill in the scores of one tree that pairs wait for, after `weigh_tree`."""
-    n_points = points.indptr.size - 1
+    """Fill in the scores of one tree that pairs wait for, after `weigh_tree`; edges are conditional on their nodes."""
+    n_points, root = points.indptr.size - 1, g.tree_ptr[tree]
     chosen, ptr = waiting(pool, tree, walk, n_points)
-    root, n_nodes = e.tree_ptr[tree], e.tree_ptr[tree + 1] - e.tree_ptr[tree]
     mark = np.full(n_points, -1, np.int32)
     ids, scores = np.empty(4 * n_points + 16, np.int32), np.empty(4 * n_points + 16, np.float32)
-    stack, begin, end = np.empty(n_nodes, np.int64), np.empty(n_nodes, np.int64), np.empty(n_nodes, np.int64)
     ids[:n_points] = np.arange(n_points)
     scores[:n_points] = 1.0
-    stack[0], begin[0], end[0] = root, 0, n_points
-    height = 1 if chosen.size else 0
+    stack = new_stack(g, tree)
+    height = push(stack, 0, root, 0, n_points) if chosen.size else 0
     while height > 0:
         height -= 1
-        node, start, stop = stack[height], begin[height], end[height]
-        n = stop - start
-        if e.node_leaf[node]:
-            leaf = walk.first_leaf[node - root]
-            here = chosen[ptr[leaf] : ptr[leaf + 1]]
-            _arrive(tree, scoring, best_leaf, pool, here, ids[start:stop], scores[start:stop])
+        head, start, at = stack[height]
+        here = ids[start:at]
+        if g.node_leaf[head]:
+            leaf = walk.first_leaf[head - root]
+            _arrive(tree, scoring, best_leaf, pool, chosen[ptr[leaf] : ptr[leaf + 1]], here, scores[start:at])
             continue
-        below = np.empty((e.edge_ptr[node + 1] - e.edge_ptr[node], n), np.float32)
-        child_scores(e, node, points, ids[start:stop], scores[start:stop], scoring.conditional, spread, below)
-        ids, scores = grown(ids, scores, stop + below.size)
-        at = stop
-        for k in range(below.shape[0] - 1, -1, -1):
-            child = e.edge_target[e.edge_ptr[node] + k]
-            first, last = ptr[walk.first_leaf[child - root]], ptr[walk.last_leaf[child - root]]
-            if first == last:
-                continue
-            for c in chosen[first:last]:
-                mark[pool.point[c]] = child
-            stack[height], begin[height] = child, at
-            for p in range(n):
-                if mark[ids[start + p]] == child:
-                    ids[at], scores[at] = ids[start + p], below[k, p]
-                    at += 1
-            end[height] = at
-            height += 1
+        edges, first = edge_scores(g, head, points, here, spread), g.edge_ptr[head]
+        for e in range(first, first + g.n_edges[head]):
+            child = g.edge_target[e]
+            some = chosen[ptr[walk.first_leaf[child - root]] : ptr[walk.last_leaf[child - root]]]
+            if g.node_head[child] and some.size > 0:
+                for c in some:
+                    mark[pool.point[c]] = child
+                ids, scores = grown(ids, scores, at + here.size)
+                n = _take_along(g, head, child, edges, mark, here, scores[start:], ids[at:], scores[at:])
+                height = push(stack, height, child, at, at + n)
+                at += n
+
+
+@kernel()
+def _take_along(
+    g: Groups,
+    head: int,
+    child: int,
+    edges: Floats,
+    mark: Int32s,
+    ids: Int32s,
+    scores: Floats,
+    out_ids: Int32s,
+    out_scores: Floats,
+) -> int:
+    """Of a group's points, those marked for a group below, with the product of the edges on the way from the top."""
+    n = 0
+    for p in range(ids.size):
+        if mark[ids[p]] == child:
+            out_ids[n], out_scores[n] = p, scores[p]
+            n += 1
+    depth, way = 0, np.empty(edges.shape[0], np.int64)
+    node = child
+    while node != head:
+        way[depth] = g.parent_edge[node] - g.edge_ptr[head]
+        node, depth = g.parent[node], depth + 1
+    for d in range(depth - 1, -1, -1):
+        edge = edges[way[d]]
+        for i in range(n):
+            out_scores[i] *= edge[out_ids[i]]
+    for i in range(n):
+        out_ids[i] = ids[out_ids[i]]
+    return n
 
 
 @kernel()

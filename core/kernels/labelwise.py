@@ -13,23 +13,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from core.ensemble import Ensemble
+from core.groups import Groups
 from core.jit import kernel
-from core.kernels.nodes import (
+from core.kernels.groups import (
     SOME,
-    Doubles,
     Spread,
-    child_scores,
+    edge_scores,
     gather_rows,
-    sigmoid,
     some_margins,
-    spread_dense,
     spread_rows,
 )
+from core.kernels.numbers import logistic
 from core.kernels.search import Scoring
 from core.sparse import Csr, Floats, Int32s, Int64s
 
 _RUNS, _ONE = 256, 0x3F800000  # runs of `by_falling`; the bits of 1.0
+_TINY = np.float32(1e-45)  # the least number above 0
 
 
 class Visits(NamedTuple):
@@ -45,51 +44,97 @@ class Visits(NamedTuple):
 
 
 @kernel()
-def quota(e: Ensemble, node: int, factor: float, n_points: int) -> int:
+def quota(g: Groups, node: int, factor: float, n_points: int) -> int:
     """⌈F · N · frac⌉, at most N; a node whose labels no training point had gets none."""
-    return int(min(np.ceil(factor * n_points * np.float64(e.node_frac[node])), np.float64(n_points)))
+    return int(min(np.ceil(factor * n_points * np.float64(g.node_frac[node])), np.float64(n_points)))
 
 
 @kernel()
-def visit_leaves(
-    e: Ensemble, tree: int, leaf_node: Int64s, scoring: Scoring, factor: float, points: Csr, spread: Spread
-) -> Visits:
-    """Send all points of a block down one tree."""
+def visit_leaves(g: Groups, tree: int, leaf_node: Int64s, factor: float, points: Csr, spread: Spread) -> Visits:
+    """Send all points of a block down one tree, from group to group; edges are conditional on their nodes."""
     n_points = points.indptr.size - 1
     ids, scores = np.empty(4 * n_points + 16, np.int32), np.empty(4 * n_points + 16, np.float32)
     ids[:n_points] = np.arange(n_points)
     scores[:n_points] = 1.0
+    inner = np.empty(4 * n_points + 16, np.int32), np.empty(4 * n_points + 16, np.float32)
     out_point, out_score = np.empty(8 * n_points + 16, np.int32), np.empty(8 * n_points + 16, np.float32)
     ptr = np.zeros(leaf_node.size + 1, np.int64)
-    n_nodes = e.tree_ptr[tree + 1] - e.tree_ptr[tree]
-    stack, begin, end = np.empty(n_nodes, np.int64), np.empty(n_nodes, np.int64), np.empty(n_nodes, np.int64)
-    stack[0], begin[0], end[0] = e.tree_ptr[tree], 0, n_points
-    height, n_leaves, n_out = 1, 0, 0
+    stack = new_stack(g, tree)
+    height, n_leaves, n_out = push(stack, 0, g.tree_ptr[tree], 0, n_points), 0, 0
     while height > 0:
         height -= 1
-        node, start, stop = stack[height], begin[height], end[height]
+        head, start, stop = stack[height]
         n = stop - start
-        if e.node_leaf[node]:
-            out_point, out_score = grown(out_point, out_score, n_out + n)
-            out_point[n_out : n_out + n] = ids[start:stop]
-            out_score[n_out : n_out + n] = scores[start:stop]
-            n_out += n
-            n_leaves += 1
-            ptr[n_leaves] = n_out
+        if not g.node_leaf[head]:
+            edges = edge_scores(g, head, points, ids[start:stop], spread)
+            height, ids, scores, inner = _send_down(g, edges, factor, n_points, stack, height, ids, scores, inner)
             continue
-        n_edges = e.edge_ptr[node + 1] - e.edge_ptr[node]
-        below = np.empty((n_edges, n), np.float32)
-        child_scores(e, node, points, ids[start:stop], scores[start:stop], scoring.conditional, spread, below)
-        ids, scores = grown(ids, scores, stop + n_edges * n)
-        at = stop
-        for k in range(n_edges - 1, -1, -1):  # pushed from right to left, taken from left to right
-            child = e.edge_target[e.edge_ptr[node] + k]
-            keep = min(n, quota(e, child, factor, n_points))
-            retain(below[k], ids[start:stop], keep, ids[at : at + keep], scores[at : at + keep])
-            stack[height], begin[height], end[height] = child, at, at + keep
-            height += 1
-            at += keep
+        out_point, out_score = grown(out_point, out_score, n_out + n)
+        out_point[n_out : n_out + n] = ids[start:stop]
+        out_score[n_out : n_out + n] = scores[start:stop]
+        n_out += n
+        n_leaves += 1
+        ptr[n_leaves] = n_out
     return Visits(ptr, out_point[:n_out].copy(), out_score[:n_out].copy())
+
+
+@kernel()
+def _send_down(
+    g: Groups,
+    edges: Floats,
+    factor: float,
+    n_points: int,
+    stack: Int64s,
+    height: int,
+    ids: Int32s,
+    scores: Floats,
+    inner: tuple[Int32s, Floats],
+) -> tuple[int, Int32s, Floats, tuple[Int32s, Floats]]:
+    """Replace the group that was on top of the stack by the groups below it, so that the leftmost comes first.
+
+    edges [edges of the group, its points]; ids and scores of what is on the stack may move where they need more room.
+    Inside, nodes have lists of places in the group's list, and those on their way are a second stack, in `inner`.
+    """
+    head, start, at = stack[height]
+    n, first = at - start, g.edge_ptr[head]
+    places, products = grown(inner[0], inner[1], n)
+    places[:n] = np.arange(n)
+    products[:n] = scores[start:at]
+    waiting = np.empty((g.n_edges[head] + 1, 3), np.int64)
+    left = push(waiting, 0, head, 0, n)
+    while left > 0:
+        left -= 1
+        node, begin, end = waiting[left]
+        here = places[begin:end]
+        if node != head and g.node_head[node]:
+            ids, scores = grown(ids, scores, at + end - begin)
+            ids[at : at + end - begin] = ids[start : start + n][here]
+            scores[at : at + end - begin] = products[begin:end]
+            height = push(stack, height, node, at, at + end - begin)
+            at += end - begin
+            continue
+        top = end
+        places, products = grown(places, products, end + (g.edge_ptr[node + 1] - g.edge_ptr[node]) * (end - begin))
+        for e in range(g.edge_ptr[node], g.edge_ptr[node + 1]):
+            below = products[begin:end] * edges[e - first][here]
+            keep = min(end - begin, quota(g, g.edge_target[e], factor, n_points))
+            retain(below, here, keep, places[top : top + keep], products[top : top + keep])
+            left = push(waiting, left, g.edge_target[e], top, top + keep)
+            top += keep
+    return height, ids, scores, (places, products)
+
+
+@kernel()
+def new_stack(g: Groups, tree: int) -> Int64s:
+    """Room for all nodes of a tree, each with a list: (node, first place, first after it)."""
+    return np.empty((g.tree_ptr[tree + 1] - g.tree_ptr[tree], 3), np.int64)
+
+
+@kernel(inline=True)
+def push(stack: Int64s, height: int, node: int, start: int, stop: int) -> int:
+    """Returns the new height."""
+    stack[height, 0], stack[height, 1], stack[height, 2] = node, start, stop
+    return height + 1
 
 
 @kernel()
@@ -113,12 +158,12 @@ def routed_visits(nodes: Int32s, paths: Floats, leaf_of_node: Int32s, n_leaves: 
 
 
 @kernel()
-def within_quota(e: Ensemble, leaf_node: Int64s, factor: float, n_points: int, visits: Visits) -> Visits:
+def within_quota(g: Groups, leaf_node: Int64s, factor: float, n_points: int, visits: Visits) -> Visits:
     """The best visits of every leaf, as many as its quota."""
     ptr = np.zeros(leaf_node.size + 1, np.int64)
     for leaf in range(leaf_node.size):
         n = visits.ptr[leaf + 1] - visits.ptr[leaf]
-        ptr[leaf + 1] = ptr[leaf] + min(n, quota(e, leaf_node[leaf], factor, n_points))
+        ptr[leaf + 1] = ptr[leaf] + min(n, quota(g, leaf_node[leaf], factor, n_points))
     point, score = np.empty(ptr[-1], np.int32), np.empty(ptr[-1], np.float32)
     for leaf in range(leaf_node.size):
         all_of, kept = slice(visits.ptr[leaf], visits.ptr[leaf + 1]), slice(ptr[leaf], ptr[leaf + 1])
@@ -147,16 +192,36 @@ def retain(scores: Floats, ids: Int32s, keep: int, out_ids: Int32s, out_scores: 
         return
     if keep == 0:
         return
-    cut = np.partition(scores, n - keep)[n - keep]
+    cut = _largest(scores, keep)
     ties = keep
     for p in range(n):
         ties -= 1 if scores[p] > cut else 0
-    at = 0
-    for p in range(n):
-        if scores[p] > cut or (scores[p] == cut and ties > 0):
-            ties -= 1 if scores[p] == cut else 0
-            out_ids[at], out_scores[at] = ids[p], scores[p]
-            at += 1
+    at, p = 0, 0
+    while at < keep:  # without a branch to guess
+        tied = scores[p] == cut and ties > 0
+        out_ids[at], out_scores[at] = ids[p], scores[p]
+        at += 1 if scores[p] > cut or tied else 0
+        ties -= 1 if tied else 0
+        p += 1
+
+
+@kernel()
+def _largest(scores: Floats, rank: int) -> np.float32:
+    """The rank-th largest (from 1) of numbers in 0 … 1: by eighths of octaves, read off their bits, then in one."""
+    if scores.size > _RUNS:
+        runs, bits = np.zeros((_ONE >> 20) + 1, np.int64), scores.view(np.int32)
+        for p in range(bits.size):
+            runs[bits[p] >> 20] += 1
+        run = runs.size - 1
+        while runs[run] < rank:
+            rank -= runs[run]
+            run -= 1
+        n, some = 0, np.empty(runs[run] + 1, np.float32)
+        for p in range(bits.size):
+            some[n] = scores[p]
+            n += 1 if bits[p] >> 20 == run else 0
+        scores = some[:n]
+    return np.partition(scores, scores.size - rank)[scores.size - rank]
 
 
 @kernel(inline=True)
@@ -168,9 +233,9 @@ def path_factor(scoring: Scoring, score: float, best_leaf: float) -> float:
 
 
 @kernel(inline=True)
-def own_score(scoring: Scoring, margin: float) -> float:
+def own_score(scoring: Scoring, margin: np.float32) -> np.float32:
     """The score of a label by its own regressor."""
-    return min(max(margin, 0.0), 1.0) if scoring.ridge_leaves else sigmoid(margin)
+    return min(max(margin, np.float32(0.0)), np.float32(1.0)) if scoring.ridge_leaves else logistic(margin)
 
 
 class Best(NamedTuple):
@@ -183,7 +248,7 @@ class Best(NamedTuple):
 
 @kernel()
 def fill_lists(
-    e: Ensemble,
+    g: Groups,
     leaf_node: Int64s,
     scoring: Scoring,
     label_points: Int32s,
@@ -195,51 +260,49 @@ def fill_lists(
 ) -> None:
     """Every label keeps its N best points of its leaf, by score, then lower id; a score of 0 is no answer.
 
-    A leaf takes its points by falling path factor; some are skipped when theirs are below the last entry of all its
-    labels' lists.
-    A margin is first held against a gate that is cheaper than a score: what does not pass is below its list's last.
+    A leaf takes its points by falling path factor; some are skipped when theirs are below the gates of all its labels,
+    which are the last scores of their lists.
     """
-    gates = np.empty(spread.margins.shape[1], np.float64)
+    gates = np.empty(spread.margins.shape[1], np.float32)
     for leaf in range(leaf_node.size):
         node, first, last = leaf_node[leaf], visits.ptr[leaf], visits.ptr[leaf + 1]
         if first == last:
             continue
-        labels = e.edge_target[e.edge_ptr[node] : e.edge_ptr[node + 1]]
+        labels = g.edge_target[g.edge_ptr[node] : g.edge_ptr[node + 1]]
         factors = np.empty(last - first, np.float32)
         for v in range(last - first):
             best = np.float64(best_leaf[visits.point[first + v]])
             factors[v] = path_factor(scoring, np.float64(visits.score[first + v]), best)
-        for k in range(labels.size):  # everything passes while a list has room; a label never seen lets nothing in
-            gates[k] = -np.inf if label_points[labels[k]] > 0 else np.inf
-        spread_rows(e, node, spread)
-        spread_dense(e, node, spread)
+        for k in range(labels.size):  # every score passes while a list has room; a label never seen lets nothing in
+            gates[k] = _TINY if label_points[labels[k]] > 0 else np.inf
+        spread_rows(g, node, spread)
         order = by_falling(factors)
         for start in range(0, order.size, SOME):
             some = order[start : start + SOME]
-            if factors[some].max() >= _least(lists, labels, label_points):
+            if factors[some].max() >= gates[: labels.size].min():
                 ids = visits.point[first:last][some]
-                some_margins(e, node, points, ids, spread)
+                some_margins(g, node, points, ids, spread)
                 _offer(scoring, labels, ids, factors[some], spread.margins, gates, lists)
-        gather_rows(e, node, spread)
+        gather_rows(g, node, spread)
 
 
 @kernel()
 def _offer(
-    scoring: Scoring, labels: Int32s, ids: Int32s, factors: Floats, margins: Doubles, gates: Doubles, lists: Best
+    scoring: Scoring, labels: Int32s, ids: Int32s, factors: Floats, margins: Floats, gates: Floats, lists: Best
 ) -> None:
-    """Offer points to the labels of their leaf. σ(m)·factor ≤ e^m·factor, so a logistic gate is ln(last score)."""
-    room = lists.points.shape[1]
+    """Offer points to the labels of their leaf: scores of all as vectors; no branch finds those that pass a gate."""
+    room, passed = lists.points.shape[1], np.empty(labels.size + 1, np.int64)
     for p in range(ids.size):
-        factor = np.float64(factors[p])
-        slope, shift = (factor, 0.0) if scoring.ridge_leaves else (1.0, np.log(factor))
+        factor, scores, n = factors[p], margins[p], 0
         for k in range(labels.size):
-            if margins[p, k] * slope + shift >= gates[k]:
-                score, label = np.float32(own_score(scoring, margins[p, k]) * factor), labels[k]
-                if score > 0.0:
-                    insert(lists, label, ids[p], score)
-                    if lists.counts[label] == room:
-                        end = np.float64(lists.scores[label, room - 1]) * (1.0 - 1e-6)
-                        gates[k] = end if scoring.ridge_leaves else np.log(end)
+            scores[k] = own_score(scoring, scores[k]) * factor
+        for k in range(labels.size):
+            passed[n] = k
+            n += 1 if scores[k] >= gates[k] else 0
+        for k in passed[:n]:
+            insert(lists, labels[k], ids[p], scores[k])
+            if lists.counts[labels[k]] == room:
+                gates[k] = lists.scores[labels[k], room - 1]
 
 
 @kernel()
@@ -262,18 +325,6 @@ def by_falling(factors: Floats) -> Int64s:
 @kernel(inline=True)
 def _run(bits: int) -> int:
     return min(max((_ONE - bits) >> 20, 0), _RUNS - 1)
-
-
-@kernel()
-def _least(lists: Best, labels: Int32s, label_points: Int32s) -> float:
-    """The smallest last score of these labels' lists; 0 while one has room."""
-    least, room = np.inf, lists.points.shape[1]
-    for label in labels:
-        if label_points[label] > 0:
-            if lists.counts[label] < room:
-                return 0.0
-            least = min(least, np.float64(lists.scores[label, room - 1]))
-    return least
 
 
 @kernel()
@@ -303,7 +354,7 @@ def merge_best(more: Best, into: Best) -> None:
 
 @kernel()
 def collect(
-    e: Ensemble,
+    g: Groups,
     leaf_node: Int64s,
     scoring: Scoring,
     points: Csr,
@@ -317,18 +368,17 @@ def collect(
     ids, scores = np.empty(1024, np.int32), np.empty(1024, np.float32)
     for leaf in range(leaf_node.size):
         node = leaf_node[leaf]
-        edges = e.edge_target[e.edge_ptr[node] : e.edge_ptr[node + 1]]
+        edges = g.edge_target[g.edge_ptr[node] : g.edge_ptr[node + 1]]
         least = wanted[edges].min()
         if least == np.inf:
             continue
-        spread_rows(e, node, spread)
-        spread_dense(e, node, spread)
+        spread_rows(g, node, spread)
         for v in range(visits.ptr[leaf], visits.ptr[leaf + 1]):
             i = visits.point[v]
             factor = path_factor(scoring, np.float64(visits.score[v]), np.float64(best_leaf[i]))
             if factor < least:
                 continue
-            some_margins(e, node, points, visits.point[v : v + 1], spread)
+            some_margins(g, node, points, visits.point[v : v + 1], spread)
             for k in range(edges.size):
                 score = np.float32(own_score(scoring, spread.margins[0, k]) * factor)
                 if score >= wanted[edges[k]]:
@@ -339,5 +389,5 @@ def collect(
                         labels = longer
                     labels[n], ids[n], scores[n] = edges[k], i, score
                     n += 1
-        gather_rows(e, node, spread)
+        gather_rows(g, node, spread)
     return labels[:n], ids[:n], scores[:n]

@@ -41,23 +41,29 @@ def key_number(k: np.uint64) -> np.int64:
     return np.int64(np.uint64(0xFFFFFFFF) - (k & np.uint64(0xFFFFFFFF)))
 
 
+@kernel(inline=True)
+def logistic(v: np.float32) -> np.float32:
+    """1 / (1 + e^−v), relative error below 2e-6 down to 2^-126: e^−v = 2^n · 2^f, a polynomial for 2^f. No call and no
+    branch, so that loops over it become vectors."""
+    t = min(max(-v * _LOG2_E, -_LARGEST), _LARGEST)
+    n = np.floor(t + np.float32(0.5))
+    f = t - n
+    p = np.float32(1.5403530e-4)
+    p = p * f + np.float32(1.33335581e-3)
+    p = p * f + np.float32(9.61812911e-3)
+    p = p * f + np.float32(5.55041087e-2)
+    p = p * f + np.float32(2.40226507e-1)
+    p = p * f + np.float32(6.93147181e-1)
+    p = p * f + np.float32(1.0)
+    power = np.int32((np.int32(n) + np.int32(127)) << np.int32(23)).view(np.float32)
+    return np.float32(1.0) / (np.float32(1.0) + p * power)
+
+
 @kernel(fastmath=True)
 def sigmoid(values: Floats) -> None:
-    """v → 1 / (1 + e^−v) in place, relative error below 2e-6 down to 2^-126: e^−v = 2^n · 2^f, a polynomial for 2^f."""
-    one = np.float32(1.0)
+    """v → 1 / (1 + e^−v) in place."""
     for i in range(values.size):
-        t = min(max(-values[i] * _LOG2_E, -_LARGEST), _LARGEST)
-        n = np.floor(t + np.float32(0.5))
-        f = t - n
-        p = np.float32(1.5403530e-4)
-        p = p * f + np.float32(1.33335581e-3)
-        p = p * f + np.float32(9.61812911e-3)
-        p = p * f + np.float32(5.55041087e-2)
-        p = p * f + np.float32(2.40226507e-1)
-        p = p * f + np.float32(6.93147181e-1)
-        p = p * f + one
-        power = np.int32((np.int32(n) + np.int32(127)) << np.int32(23)).view(np.float32)
-        values[i] = one / (one + p * power)
+        values[i] = logistic(values[i])
 
 
 @kernel(fastmath=True)
