@@ -17,6 +17,7 @@ from scipy import sparse
 
 from core.errors import DataError, UsageError
 from core.explain import Explanation, explain
+from core.jit import kernel
 from core.kernels.arrays import Request
 from core.kernels.pointwise import NO_ROOM, OUT_OF_RANGE, answer, answer_rows
 from core.kernels.rank import Wishes
@@ -73,6 +74,7 @@ class Engine:
         self.searcher = Searcher(model.trie, model.feature_weight, model.n_labels)
         self._recipe = model.manifest["params"]["recipe"]
         self._power = float(self._recipe["value_power"])
+        self._complete = model.scoring.conditional and model.n_trees > 1  # there is nothing to complete in one tree
         self._smallest_leaf = int(np.diff(model.trie.edge_ptr)[model.trie.node_leaf == 1].min())
 
     @classmethod
@@ -167,11 +169,7 @@ class Engine:
             raise UsageError(f"k must be between 1 and {MOST_LABELS}, got {k}")
         if beam < 1:
             raise UsageError(f"beam must be at least 1, got {beam}")
-        k, beam, complete = (
-            min(k, self.model.n_labels),
-            min(beam, self.searcher.most_nodes),
-            self.model.scoring.conditional,
-        )
+        k, beam, complete = min(k, self.model.n_labels), min(beam, self.searcher.most_nodes), self._complete
         if options is DEFAULT:
             return Wishes(k, beam, complete, 0.0), NO_REQUEST
         alpha = self._alpha(options)
@@ -275,7 +273,15 @@ def _read_only(given: npt.ArrayLike, dtype: Any) -> npt.NDArray[Any]:
 def _rows(labels: Int32s, scores: Floats, counts: Int64s, n_labels: int) -> Csr:
     """The filled part of [rows, k] answers as CSR, label ids rising."""
     indptr = np.concatenate([[0], np.cumsum(counts)])
-    filled = np.arange(labels.shape[1]) < counts[:, None]
-    order = np.argsort(np.where(filled, labels, n_labels), axis=1, kind="stable")
-    labels, scores = np.take_along_axis(labels, order, 1), np.take_along_axis(scores, order, 1)
-    return Csr(indptr, labels[filled], scores[filled], n_labels)
+    ids, values = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32)
+    _by_label(labels, scores, indptr, ids, values)
+    return Csr(indptr, ids, values, n_labels)
+
+
+@kernel()
+def _by_label(labels: Int32s, scores: Floats, indptr: Int64s, out_labels: Int32s, out_scores: Floats) -> None:
+    for i in range(indptr.size - 1):
+        n = indptr[i + 1] - indptr[i]
+        order = np.argsort(labels[i, :n])
+        for j in range(n):
+            out_labels[indptr[i] + j], out_scores[indptr[i] + j] = labels[i, order[j]], scores[i, order[j]]

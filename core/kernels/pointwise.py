@@ -115,13 +115,14 @@ def _answer(a: Table, scoring: Scoring, w: Wishes, n: int, labels: Int32s, score
     if not scoring.conditional:
         for tree in range(n_trees):
             set_factors(a, scoring, tree)
-    complete = w.complete or request(a).candidates.size > 0
     n_kept = _score_candidates(a, scoring, w) if request(a).candidates.size else rank(a, scoring, w)
     if n_kept < 0:
         return NO_ROOM
-    take_out(ranking(a).kept, n_kept, labels)
-    for i in range(n_kept):
-        scores[i] = label_score(a, scoring, complete, labels[i])
+    take_out(ranking(a).kept, n_kept, labels, scores)
+    if request(a).edge_weight.size:  # kept for score · weight
+        complete = w.complete or request(a).candidates.size > 0
+        for i in range(n_kept):
+            scores[i] = label_score(a, scoring, complete, labels[i])
     return n_kept
 
 

@@ -17,7 +17,7 @@ from core.kernels.arrays import ranking, request, search, trie
 from core.kernels.memory import Table
 from core.kernels.numbers import NOTHING, UInt64s, key, key_number, key_score, largest, pop, push
 from core.kernels.search import Scoring, evaluate, reach
-from core.sparse import Int32s
+from core.sparse import Floats, Int32s
 
 COMPLETED = 16  # labels that are completed at least, so that few answers are the first of more
 _SLACK = np.float32(1.000002)  # bounds and scores are rounded differently
@@ -217,11 +217,13 @@ def rank(a: Table, scoring: Scoring, w: Wishes) -> int:
     size = _gather(a, scoring, most, least)
     if size < 0:
         return -1
+    n_trees = np.float32(trie(a).tree_ptr.size - 1)
     for i in range(size):
-        label = key_number(~f.heap[i])
-        score = np.float32(label_score(a, scoring, w.complete, label))
-        if score < np.float32(0.0):
-            return -1
+        label, score = key_number(~f.heap[i]), key_score(~f.heap[i]) / n_trees
+        if w.complete or request(a).edge_weight.size:
+            score = np.float32(label_score(a, scoring, w.complete, label))
+            if score < np.float32(0.0):
+                return -1
         if score > NOTHING and score >= w.threshold:
             n_kept = keep_best(f.kept, n_kept, w.k, key(score * label_weight(a, label), label))
     return n_kept
@@ -247,8 +249,8 @@ def sort_heap(heap: UInt64s, size: int) -> None:
 
 
 @kernel()
-def take_out(kept: UInt64s, n_kept: int, labels: Int32s) -> None:
-    """The kept labels, best first."""
+def take_out(kept: UInt64s, n_kept: int, labels: Int32s, scores: Floats) -> None:
+    """The kept labels, best first, and what they were kept for."""
     sort_heap(kept, n_kept)
     for i in range(n_kept):
-        labels[i] = key_number(~kept[i])
+        labels[i], scores[i] = key_number(~kept[i]), key_score(~kept[i])
