@@ -100,7 +100,7 @@ def label_score(a: Table, scoring: Scoring, complete: bool, label: int) -> float
         if s.slot_value[slot] < 0 and not evaluate(a, slot, scoring):
             return -1.0
         total += np.float64(s.value[s.slot_value[slot] + t.label_position[label * n_trees + tree]])
-    return total / n_trees
+    return np.float32(total) / np.float32(n_trees)  # rounded as `rank` rounds
 
 
 @kernel()
