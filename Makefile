@@ -11,7 +11,7 @@ help:
 	@echo "make demo    made-up data, a trained model, its figures and two answers"
 	@echo "make test    all tests (XREG_DATA=dir adds those on the large real data sets)"
 	@echo "make check   ruff and mypy --strict"
-	@echo "make bench   the paper's tables and the training benchmark (needs XREG_DATA)"
+	@echo "make bench   the paper's tables, training and inference (needs XREG_DATA)"
 	@echo "make lock    resolve requirements.lock anew"
 
 $(READY): requirements.lock pyproject.toml
@@ -44,6 +44,8 @@ format: $(READY)
 bench: $(READY)
 	$(BIN)/python bench/paper.py
 	$(BIN)/python bench/training.py
+	$(BIN)/python bench/inference.py
+	$(BIN)/python bench/labelwise.py
 
 lock:
 	$(PYTHON) -m venv .lock-venv
