@@ -71,7 +71,7 @@ class Engine:
 
     def __init__(self, model: Model) -> None:
         self.model = model
-        self.searcher = Searcher(model.trie, model.feature_weight, model.n_labels)
+        self.searcher = Searcher(model.trie, model.feature_weight)
         self._recipe = model.manifest["params"]["recipe"]
         self._power = float(self._recipe["value_power"])
         self._complete = model.scoring.conditional and model.n_trees > 1  # there is nothing to complete in one tree

@@ -109,7 +109,7 @@ def prepared(model: Model, points: Csr) -> Prepared:
     """Refuse what the model cannot answer, then lay its trees out."""
     check_points(model, points)
     even = np.ones(model.n_features, np.float32)  # the points of a block are weighted already
-    searcher = Searcher(model.trie, even, model.n_labels)
+    searcher = Searcher(model.trie, even)
     return Prepared(model, group_major(model.trie, searcher.places, model.n_features), searcher)
 
 

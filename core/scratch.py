@@ -27,10 +27,10 @@ NO_REQUEST = Request(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, n
 class Searcher:
     """A trie with what a search needs beside it."""
 
-    def __init__(self, trie: Trie, feature_weight: Floats, n_labels: int) -> None:
+    def __init__(self, trie: Trie, feature_weight: Floats) -> None:
         self.trie = trie
         self.places = places_of(trie)
-        facts = Facts(np.array([trie.entry.itemsize, n_labels], np.int64), feature_weight)
+        facts = Facts(np.array([trie.entry.itemsize], np.int64), feature_weight)
         self.arrays: list[npt.NDArray[Any]] = [*trie, *self.places, *facts, *NO_REQUEST]
         inner = np.diff(trie.edge_ptr)[trie.node_leaf == 0]
         self.most_children = int(inner.max(initial=1))

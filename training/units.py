@@ -153,7 +153,7 @@ def route(inputs: Inputs, params: Params, shape: Shape, upper: Fragment) -> Rout
     to the inner nodes of the next level."""
     recipe = params.recipe
     trie, order = build(upper_tree(shape, upper), inputs.features.n_cols, 0)
-    searcher = Searcher(trie, np.ones(inputs.features.n_cols, np.float32), 0)
+    searcher = Searcher(trie, np.ones(inputs.features.n_cols, np.float32))
     scoring = Scoring(recipe.target == "conditional", False, 0.0)
     nodes, _ = send(searcher, scoring, 0, max(recipe.beam, recipe.routed), inputs.features)
     _renumber(order, nodes)

@@ -20,7 +20,7 @@ from core.trie import Places, Trie, UInt32s
 
 
 class Facts(NamedTuple):
-    """What else is known of a model: [bytes of an entry, labels], idf weights of the features."""
+    """What else is known of a model: [bytes of an entry], idf weights of the features."""
 
     numbers: Int64s
     feature_weight: Floats
