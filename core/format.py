@@ -35,16 +35,17 @@ def written_aside(target: Path) -> Iterator[Path]:
     try:
         yield aside
         for path in aside.iterdir():
-            _sync(path)
-        _sync(aside)
+            sync(path)
+        sync(aside)
         aside.rename(target)
-        _sync(target.parent)
+        sync(target.parent)
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
         raise
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Until this returns, a file's bytes or a directory's names may be lost when the machine stops."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
