@@ -67,6 +67,9 @@ class Served:
                 raise ModelError(f"{path / 'table'}: ad {table.most_ad} is not in the catalogue")
         return served
 
+    def with_rule(self, rule: MergeRule) -> Served:
+        return Served(self.catalogue, self.text, self.engine, self.table, rule)
+
     def answer(self, query: str, k: int = 10, threshold: float = 0.0) -> Found:
         """The k best ads of a query, as it was typed."""
         normalised = normalise(query)
@@ -80,6 +83,10 @@ class Served:
         if len(merged.ads):
             return Found(Merged(*(part[:0] for part in merged)), "below_threshold")
         return Found(merged, "no_words" if not normalised else "nothing_found" if len(indices) else "no_known_words")
+
+    def ids(self, query: str, k: int = 10) -> list[str]:
+        """The answer as people know the ads."""
+        return [self.catalogue.ids.name(int(ad)) for ad in self.answer(query, k).merged.ads]
 
     def _search(self, indices: Int32s, values: Floats, k: int) -> tuple[Int32s, Floats]:
         answer = self.engine.predict(indices, values, reach(k), options=self._options)
