@@ -5,8 +5,9 @@
     ├── DataError        3, 422   a data file that is not what it should be
     ├── ModelError       4, 503   a model directory that must not be used
     ├── ResumeError      5, 409   unfinished work that belongs to another run
-    └── ReleaseError     6, 409   a release that cannot be published, found or rolled back to
-        └── GateError    7, 409   a release that is clearly worse than the one being served
+    ├── TableError       6, 503   a shared table that cannot be reached or must not be used
+    └── ReleaseError     7, 409   a release that cannot be published, found or rolled back to
+        └── GateError    8, 409   a release that is clearly worse than the one being served
 
 The class decides the exit code of the command and the status of the service; the message names the cause
 and, where there is one, the remedy.
@@ -52,14 +53,21 @@ class ResumeError(XregError):
     status = 409
 
 
+class TableError(XregError):
+    """A shared table that cannot be reached or must not be used; names the store, never its password."""
+
+    exit_code = 6
+    status = 503
+
+
 class ReleaseError(XregError):
     """A release that cannot be published, found or rolled back to."""
 
-    exit_code = 6
+    exit_code = 7
     status = 409
 
 
 class GateError(ReleaseError):
     """A release that is clearly worse than the one being served."""
 
-    exit_code = 7
+    exit_code = 8

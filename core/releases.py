@@ -220,15 +220,16 @@ def _sync_all(directory: Path) -> None:
         sync(Path(folder))
 
 
-def link_tree(source: Path, target: Path) -> None:
-    """The same files under another name, without copying them; where the file system has no links, copies."""
-    for path in sorted(source.rglob("*")):
-        to = target / path.relative_to(source)
-        if path.is_dir():
-            to.mkdir(parents=True, exist_ok=True)
-            continue
-        to.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            os.link(path, to)
-        except OSError:
-            shutil.copyfile(path, to)
+def link(source: Path, target: Path) -> None:
+    """The same file, or the same files of a directory, under another name, without copying them; where the file system
+    has no links, copies."""
+    if source.is_dir():
+        target.mkdir(parents=True, exist_ok=True)
+        for path in source.iterdir():
+            link(path, target / path.name)
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)

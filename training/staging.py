@@ -21,7 +21,7 @@ from typing import Any
 from core import __version__
 from core.errors import ModelError, ReleaseError
 from core.format import read_json
-from core.releases import current, link_tree, publish
+from core.releases import current, link, publish
 from core.served import RULE, Served
 from core.work import claim_or_clear, locked, remove, save_text
 from training.gate import enforce
@@ -91,7 +91,7 @@ def publish_run(
 def _take(source: Path, target: Path, releases: Path) -> None:
     """Linked where the file is ours and never changes, copied where it belongs to somebody else."""
     if releases in source.parents:
-        link_tree(source, target)
+        link(source, target)
     elif source.is_dir():
         shutil.copytree(source, target)
     else:
