@@ -64,4 +64,3 @@ def enforce(checks: list[Check], force: bool) -> None:
             f"not published, since it is worse than the release being served: {'; '.join(map(str, failed))}. "
             "--force publishes it all the same"
         )
-

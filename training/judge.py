@@ -101,7 +101,9 @@ def choose_rule(answers: Answers, asked: Task) -> MergeRule:
     best: dict[bool, tuple[float, float, MergeRule]] = {}
     for mapped in (True, False):
         for weight in WEIGHTS:
-            rules = [MergeRule(weight, fit_maps(answers, asked, weight, part) if mapped else {}) for part in (~fold, fold)]
+            rules = [
+                MergeRule(weight, fit_maps(answers, asked, weight, part) if mapped else {}) for part in (~fold, fold)
+            ]
             scores = _stitched(answers, rules, fold)
             merit = evaluate(asked.truth, scores, THRESHOLD)["WP@5"]
             if mapped not in best or merit > best[mapped][0]:
@@ -141,7 +143,9 @@ def fit_maps(
     return maps
 
 
-def _fit_map(scores: npt.NDArray[np.float32], rate: Doubles, shown: Doubles, usable: UInt8s | npt.NDArray[np.bool_]) -> Calibration | None:
+def _fit_map(
+    scores: npt.NDArray[np.float32], rate: Doubles, shown: Doubles, usable: UInt8s | npt.NDArray[np.bool_]
+) -> Calibration | None:
     at = np.flatnonzero(usable)
     if len(at) < _LEAST_SHOWN:
         return None
@@ -167,7 +171,9 @@ def reliability(scores: Csr, asked: Task, k: int) -> list[Bin]:
     number = np.minimum((np.cumsum(weight) - weight / 2) / weight.sum() * _BINS, _BINS - 1).astype(np.int64)
     total = np.bincount(number, weight)
     predicted, observed = (np.bincount(number, weight * x[order]) for x in (top.values, rate))
-    return [Bin(float(p / w), float(o / w), float(w)) for p, o, w in zip(predicted, observed, total, strict=True) if w > 0]
+    return [
+        Bin(float(p / w), float(o / w), float(w)) for p, o, w in zip(predicted, observed, total, strict=True) if w > 0
+    ]
 
 
 def calibration_error(bins: Sequence[Bin]) -> float:

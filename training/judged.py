@@ -10,15 +10,15 @@ import numpy.typing as npt
 
 from core.merge import PLAIN, SOURCES, MergeRule
 from core.served import Served
-from core.tables import Table
 from core.sparse import Csr, best_of_rows, take_entries
+from core.tables import Table
 from training.baselines import BASELINES
 from training.clicks import Clicks
 from training.gate import Check, compare
 from training.judge import (
     CUTS,
-    K,
     THRESHOLD,
+    K,
     Task,
     ask,
     calibration_error,

@@ -33,7 +33,7 @@ from training.dataset import read_dataset
 from training.fill import TOP, fill_table
 from training.fit import begin, finish
 from training.gate import compare
-from training.judged import Judged, judge_release, covered_queries
+from training.judged import Judged, covered_queries, judge_release
 from training.memory import return_large_arrays
 from training.params import Choice, Params
 from training.staging import KNOWN, OnStep, Run, begun, publish_run, served_release
@@ -56,7 +56,13 @@ class Plan:
 
 
 def refresh(
-    data: Path, releases: Path, plan: Plan, threads: int, on_step: OnStep, force: bool = False, now: datetime | None = None
+    data: Path,
+    releases: Path,
+    plan: Plan,
+    threads: int,
+    on_step: OnStep,
+    force: bool = False,
+    now: datetime | None = None,
 ) -> str:
     """From a data set to a published release; returns its name."""
     return_large_arrays()
@@ -163,12 +169,21 @@ def _bytes(directory: Path) -> int:
 
 def _with_facts(run: Run, clicks: Clicks, parts: dict[str, Path], judged: Judged) -> Judged:
     """What the report says about the run beside what judging found."""
-    release = {**judged.facts["release"], "created": run.created.isoformat(), "parent": run.parent, "data": clicks.path.name}
+    release = {
+        **judged.facts["release"],
+        "created": run.created.isoformat(),
+        "parent": run.parent,
+        "data": clicks.path.name,
+    }
     rejected = clicks.stats.get("rejected", {})
     more = {
         "release": release,
         "sizes": {name: _bytes(path) for name, path in parts.items()},
-        "counts": {"ads": clicks.ads.num_rows, "queries": clicks.known, "table rows": len(MappedTable.open(parts["table"], False))},
+        "counts": {
+            "ads": clicks.ads.num_rows,
+            "queries": clicks.known,
+            "table rows": len(MappedTable.open(parts["table"], False)),
+        },
         "rejects": rejected,
         "rows": clicks.stats.get("rows", 0),
     }

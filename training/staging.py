@@ -61,9 +61,7 @@ def begun(releases: Path, job: Mapping[str, Any], now: datetime | None) -> Itera
         remove(work)
 
 
-def publish_run(
-    run: Run, job: Mapping[str, Any], judged: Judged, parts: Mapping[str, Path], force: bool
-) -> str:
+def publish_run(run: Run, job: Mapping[str, Any], judged: Judged, parts: Mapping[str, Path], force: bool) -> str:
     """Pass the gate and publish: parts by their place in the release, rule, figures and report beside them."""
     enforce(judged.gate, force)
     forced = any(check.failed for check in judged.gate)
@@ -112,5 +110,7 @@ def served_release(releases: Path) -> Path:
     """The directory of the release being served; the steps that build on one need it."""
     name = current(releases)
     if name is None:
-        raise ReleaseError(f"{releases}: nothing is published yet; `xreg refresh --data DATASET` makes the first release")
+        raise ReleaseError(
+            f"{releases}: nothing is published yet; `xreg refresh --data DATASET` makes the first release"
+        )
     return releases / name

@@ -14,7 +14,15 @@ from rich.table import Table as Shown
 
 from core.errors import UsageError
 from core.labelwise import Labelwise
-from training.commands.options import FILE, PATH, chosen_params, factor_option, reported, threads_option, training_options
+from training.commands.options import (
+    FILE,
+    PATH,
+    chosen_params,
+    factor_option,
+    reported,
+    threads_option,
+    training_options,
+)
 from training.display import answers, notes, progress_bar
 
 _releases = click.option(
@@ -168,7 +176,9 @@ def releases(releases: Path, verify: bool) -> None:
             shown.add_row(name, "", "", "", "", "", f"[bold red]damaged[/]: {error}")
             continue
         figures = manifest["figures"]
-        cells = [f"{figures[key]:.2f}" if key in figures else "" for key in ("WP@5", "ECE@10", "query coverage", "megabytes")]
+        cells = [
+            f"{figures[key]:.2f}" if key in figures else "" for key in ("WP@5", "ECE@10", "query coverage", "megabytes")
+        ]
         cells[1] = f"{figures['ECE@10']:.4f}" if "ECE@10" in figures else ""
         state = ["served"] * (name == served) + ["forced"] * bool(manifest["gate"]["forced"])
         shown.add_row(name, manifest["kind"], *cells, ", ".join(state))
