@@ -1,0 +1,107 @@
+"""HTML by hand, safely: what comes from outside is escaped unless it is marked as markup.
+
+A page of a release shows queries and titles that strangers wrote. Functions here take plain text and return `Markup`;
+only `Markup` is inserted as it is, so that whoever forgets something sees text escaped twice, never not at all.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+from collections.abc import Iterable, Sequence
+
+NOTHING = "–"  # in the place of a figure that is not there
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+_FINE = {"XMAD", "XRMSE", "MAD", "regret", "AUPRC", "ECE"}  # shown with four decimals; the others are percentages
+_BETTER_LOW = {"xmad", "xrmse", "mad", "regret", "ece", "size", "bytes", "mb", "rejects", "rejected"}
+_BETTER_HIGH = {"wp", "ndcg", "p", "tau", "auprc", "coverage", "precision", "recall"}
+
+
+class Markup(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+def escape(value: object) -> Markup:
+    """As text between tags or in a quoted attribute; characters that HTML forbids become U+FFFD."""
+    if isinstance(value, Markup):
+        return value
+    return Markup(html.escape(_UNPRINTABLE.sub("\ufffd", str(value)), quote=True))
+
+
+def join(parts: Iterable[object], separator: str = "") -> Markup:
+    return Markup(separator.join(escape(part) for part in parts))
+
+
+def tag(name: str, *content: object, **attributes: object) -> Markup:
+    """tag("td", "5 < 6", class_="n") → <td class="n">5 &lt; 6</td>; `_` in a name stands for `-`."""
+    pairs = ((key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items() if value is not None)
+    written = "".join(f' {key}="{escape(value)}"' for key, value in pairs)
+    return Markup(f"<{name}{written}>{join(content)}</{name}>")
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]], text_columns: int = 1) -> Markup:
+    """The first columns are text, the others numbers, aligned right. The first cell heads its row."""
+
+    def cell(kind: str, at: int, content: object, **attributes: object) -> Markup:
+        return tag(kind, content, class_="n" if at >= text_columns else None, **attributes)
+
+    top = (cell("th", at, name, scope="col") for at, name in enumerate(head))
+    body = (
+        tag("tr", *(cell("td" if at else "th", at, c, scope=None if at else "row") for at, c in enumerate(row)))
+        for row in rows
+    )
+    whole = tag("table", tag("thead", tag("tr", *top)), tag("tbody", *body))
+    return tag("div", whole, class_="wide", tabindex="0")
+
+
+def finite(value: object) -> float | None:
+    """The number, or None for what is missing, not a number or not finite."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) else None
+
+
+def count(value: object) -> str:
+    """1234567 → 1 234 567, with narrow spaces that do not break."""
+    number = finite(value)
+    return NOTHING if number is None else f"{number:,.0f}".replace(",", "\u202f").replace("-", "−")
+
+
+def decimals(name: str) -> int:
+    return 4 if re.split("[^A-Za-z]", name, maxsplit=1)[0] in _FINE or "ECE" in name else 2
+
+
+def figure(name: str, value: object) -> str:
+    """A figure of merit with as many decimals as its kind has."""
+    number = finite(value)
+    return NOTHING if number is None else f"{number:.{decimals(name)}f}".replace("-", "−")
+
+
+def percent(share: object, digits: int = 1) -> str:
+    number = finite(share)
+    return NOTHING if number is None else f"{100 * number:.{digits}f}\u202f%".replace("-", "−")
+
+
+def megabytes(size: object) -> str:
+    number = finite(size)
+    if number is None:
+        return NOTHING
+    return "< 0.01" if 0 < number < 5e3 else f"{number / 1e6:,.2f}".replace(",", "\u202f")
+
+
+def better(name: str, old: float, new: float) -> bool | None:
+    """Whether a change of this figure is to be welcomed; None where it says nothing or there is none."""
+    said = {word.casefold() for word in re.split("[^A-Za-z]", name)}
+    if old == new or not said & (_BETTER_LOW | _BETTER_HIGH):
+        return None
+    return (new < old) == bool(said & _BETTER_LOW)
+
+
+def best_of(name: str, values: Iterable[object]) -> float | None:
+    """The best of the values of one figure."""
+    numbers = [number for number in map(finite, values) if number is not None]
+    lowest = better(name, 1.0, 0.0)
+    return (min if lowest else max)(numbers, default=None)
