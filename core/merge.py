@@ -36,6 +36,9 @@ class Merged(NamedTuple):
     scores: Floats
     sources: UInt8s
 
+    def best(self, n: int) -> Merged:
+        return Merged(self.ads[:n], self.scores[:n], self.sources[:n])
+
 
 class MergeRule(NamedTuple):
     """The share of the table where both know an ad, and the maps to click rates by source."""
@@ -102,7 +105,7 @@ class Merger:
         ads, scores, sources = np.empty(most, np.int32), np.empty(most, np.float32), np.empty(most, np.uint8)
         _merge(*model, *table, self._weight, self._ptr, self._x, self._y, ads, scores, sources)
         n = min(k, int(np.count_nonzero(scores > 0.0)))
-        return Merged(ads[:n], scores[:n], sources[:n])
+        return Merged(ads, scores, sources).best(n)
 
     def merge_rows(self, model: Csr, table: Csr, k: int) -> tuple[Csr, UInt8s]:
         """The same for many queries: rows of probabilities, ids rising, and the source of every entry."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -79,9 +79,9 @@ class Served:
         merged = self._merger.merge(found, _NO_ADS if row is None else (row.ads, row.scores), k)
         shown = int(np.count_nonzero(merged.scores >= threshold))
         if shown:
-            return Found(Merged(*(part[:shown] for part in merged)), None)
+            return Found(merged.best(shown), None)
         if len(merged.ads):
-            return Found(Merged(*(part[:0] for part in merged)), "below_threshold")
+            return Found(merged.best(0), "below_threshold")
         return Found(merged, "no_words" if not normalised else "nothing_found" if len(indices) else "no_known_words")
 
     def ids(self, query: str, k: int = 10) -> list[str]:
@@ -109,5 +109,5 @@ def reach(k: int) -> int:
 def _rows(parts: list[tuple[Int32s, Floats]], n_ads: int) -> Csr:
     ordered = [(ads[order], scores[order]) for ads, scores in parts for order in (np.argsort(ads),)]
     indptr = np.concatenate([[0], np.cumsum([len(ads) for ads, _ in ordered])]).astype(np.int64)
-    columns: tuple[Any, ...] = tuple(np.concatenate([_NO_ADS[i], *(p[i] for p in ordered)]) for i in range(2))
-    return Csr(indptr, *columns, n_ads)
+    ads = np.concatenate([_NO_ADS[0], *(part[0] for part in ordered)])
+    return Csr(indptr, ads, np.concatenate([_NO_ADS[1], *(part[1] for part in ordered)]), n_ads)

@@ -23,7 +23,7 @@ from core.sparse import from_scipy
 from core.tables import write_table
 from core.text import Vocabulary
 from core.work import work_of
-from training.clicks import ad_texts
+from training.catalogue import documents
 
 LEAST = 0.001
 TOP = 50  # ads per query
@@ -50,7 +50,7 @@ def fill_table(
     numbers = np.flatnonzero(live).astype(np.int32)
     answers = out.with_name(f"{out.name}-answers.parquet")
     if not answers.exists() or work_of(answers).exists():
-        points = text.rows(ad_texts(ads.take(pa.array(numbers))))
+        points = text.rows(documents(ads.take(pa.array(numbers))))
         run_job(model, points, asked, answers, threads, resume=True, on_progress=on_progress)
     rows = from_scipy(sparse.csr_matrix(sparse.load_npz(answers.with_suffix(".npz"))))
     row = np.repeat(np.arange(rows.n_rows), np.diff(rows.indptr))
@@ -61,4 +61,4 @@ def fill_table(
     kept = np.flatnonzero(counts)
     indptr = np.concatenate([[0], np.cumsum(counts[kept])]).astype(np.int64)
     with written_aside(out) as aside:
-        write_table(aside, [queries[i] for i in kept], indptr, numbers[rows.indices[order]], scores[order])
+        write_table(aside, [queries[int(i)] for i in kept], indptr, numbers[rows.indices[order]], scores[order])

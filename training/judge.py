@@ -14,10 +14,10 @@ import numpy.typing as npt
 from xxhash import xxh3_64_intdigest
 
 from core.calibration import Calibration, fit_isotonic
-from core.merge import SOURCES, Merger, MergeRule, Source, UInt8s
+from core.merge import SOURCES, Merger, MergeRule, Source
 from core.metrics import evaluate, relevance_of
 from core.served import Served
-from core.sparse import Csr, Int64s, best_of_rows, take_entries, take_rows
+from core.sparse import Csr, Floats, Int64s, best_of_rows, take_entries, take_rows
 from training.clicks import Clicks, Pairs
 
 Doubles = npt.NDArray[np.float64]
@@ -143,9 +143,7 @@ def fit_maps(
     return maps
 
 
-def _fit_map(
-    scores: npt.NDArray[np.float32], rate: Doubles, shown: Doubles, usable: UInt8s | npt.NDArray[np.bool_]
-) -> Calibration | None:
+def _fit_map(scores: Floats, rate: Doubles, shown: Doubles, usable: npt.NDArray[np.bool_]) -> Calibration | None:
     at = np.flatnonzero(usable)
     if len(at) < _LEAST_SHOWN:
         return None

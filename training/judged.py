@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,8 +16,8 @@ from training.baselines import BASELINES
 from training.clicks import Clicks
 from training.gate import Check, compare
 from training.judge import (
-    CUTS,
     THRESHOLD,
+    Bin,
     K,
     Task,
     ask,
@@ -74,14 +74,14 @@ def judge_release(
         was["table queries"] = covered_queries(before.table)
     gate = compare(was, figures["merged"])
     plain = merged(answers, rule._replace(maps={}))
+    both = {"before": reliability(plain, judge_on, K), "after": reliability(scores["merged"], judge_on, K)}
     facts = {
         "release": {"gate": [check._asdict() for check in gate], "merge": _rule_facts(rule)},
         "figures": figures,
-        "reliability": {
-            "before": [b._asdict() for b in reliability(plain, judge_on, K)],
-            "after": [b._asdict() for b in reliability(scores["merged"], judge_on, K)],
+        "reliability": {"merged": {name: [b._asdict() for b in bins] for name, bins in both.items()}},
+        "ece": {
+            "merged": {**{name: calibration_error(bins) for name, bins in both.items()}, "rate": _rate(both["after"])}
         },
-        "ece": {f"@{k}": _errors(plain, scores["merged"], judge_on, k) for k in CUTS},
         "precision_recall": {source: precision_recall(rows, judge_on) for source, rows in scores.items()},
         "coverage": _coverage(scores, clicks, judge_on),
         "previous": {name: [was[name], figures["merged"][name]] for name in was if name in figures["merged"]},
@@ -94,10 +94,10 @@ def _best(rows: Csr) -> Csr:
     return take_entries(rows, best_of_rows(rows, rows.values, K))
 
 
-def _errors(before: Csr, after: Csr, asked: Task, k: int) -> dict[str, float]:
-    return {
-        name: calibration_error(reliability(rows, asked, k)) for name, rows in (("before", before), ("after", after))
-    }
+def _rate(bins: Sequence[Bin]) -> float:
+    """Mean observed click rate."""
+    total = sum(b.weight for b in bins)
+    return sum(b.weight * b.observed for b in bins) / total if total else 0.0
 
 
 def _rule_facts(rule: MergeRule) -> dict[str, Any]:
@@ -117,7 +117,9 @@ def _coverage(scores: Mapping[str, Csr], clicks: Clicks, asked: Task) -> dict[st
 
 def seen_in_training(clicks: Clicks) -> npt.NDArray[np.float64]:
     """Impressions of every query in the training part."""
-    return np.bincount(clicks.train.query, clicks.train.impressions, len(clicks.queries))
+    seen = np.zeros(len(clicks.queries))
+    np.add.at(seen, clicks.train.query, clicks.train.impressions)
+    return seen
 
 
 def covered_queries(table: Table) -> int:

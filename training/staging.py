@@ -3,8 +3,8 @@
     RELEASES/.refresh/   job.json, begun.json   whose run this is, when it began, what was served then
                          …                      finished steps, each whole or not there
 
-A run that was killed goes on behind its last finished step and ends byte for byte where an uninterrupted one would. What
-another run left (yesterday's data, other options) is cleared: nobody is there at night to do it.
+A run that was killed goes on behind its last finished step and ends byte for byte where an uninterrupted one would.
+What another run left (yesterday's data, other options) is cleared: nobody is there at night to do it.
 """
 
 from __future__ import annotations
@@ -34,18 +34,30 @@ _STAMP = "%Y-%m-%dT%H:%M:%SZ"
 
 
 @dataclass(frozen=True, slots=True)
+class Terms:
+    """Where a run publishes to and how: on how many threads, past the gate or not, who is told, and what time it is."""
+
+    releases: Path
+    threads: int
+    force: bool = False
+    on_step: OnStep = lambda name, done, total: None
+    now: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """A run that was begun: where it works, what it publishes to, and what was served when it began."""
 
     work: Path
-    releases: Path
+    terms: Terms
     created: datetime
     parent: str | None
 
 
 @contextmanager
-def begun(releases: Path, job: Mapping[str, Any], now: datetime | None) -> Iterator[Run]:
+def begun(terms: Terms, job: Mapping[str, Any]) -> Iterator[Run]:
     """The run of a job, new or going on; its work directory goes away when all is well."""
+    releases = terms.releases
     releases.mkdir(parents=True, exist_ok=True)
     work = releases / ".refresh"
     work.mkdir(exist_ok=True)
@@ -53,17 +65,18 @@ def begun(releases: Path, job: Mapping[str, Any], now: datetime | None) -> Itera
         claim_or_clear(work, json.dumps({"xreg": __version__, **job}, indent=1))
         start = work / "begun.json"
         if not start.exists():
-            created = (now or datetime.now(UTC)).strftime(_STAMP)
+            created = (terms.now or datetime.now(UTC)).strftime(_STAMP)
             save_text(start, json.dumps({"created": created, "parent": current(releases)}))
         fields = read_json(start)
         created_at = datetime.strptime(fields["created"], _STAMP).replace(tzinfo=UTC)
-        yield Run(work, releases, created_at, fields["parent"])
+        yield Run(work, terms, created_at, fields["parent"])
         remove(work)
 
 
-def publish_run(run: Run, job: Mapping[str, Any], judged: Judged, parts: Mapping[str, Path], force: bool) -> str:
+def publish_run(run: Run, job: Mapping[str, Any], judged: Judged, parts: Mapping[str, Path]) -> str:
     """Pass the gate and publish: parts by their place in the release, rule, figures and report beside them."""
-    enforce(judged.gate, force)
+    run.terms.on_step("publishing", 0, 0)
+    enforce(judged.gate, run.terms.force)
     forced = any(check.failed for check in judged.gate)
     facts = {**judged.facts, "release": {**judged.facts["release"], "forced": forced}}
     fields = {
@@ -78,12 +91,12 @@ def publish_run(run: Run, job: Mapping[str, Any], judged: Judged, parts: Mapping
 
     def fill(aside: Path) -> None:
         for place, source in parts.items():
-            _take(source, aside / place, run.releases)
+            _take(source, aside / place, run.terms.releases)
         (aside / RULE).write_text(json.dumps(judged.rule.as_json(), indent=1) + "\n")
         (aside / "stats.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         (aside / "report.html").write_text(render_report(facts), encoding="utf-8")
 
-    return publish(run.releases, run.created, fields, fill, lambda aside: check_release(aside, judged.golden))
+    return publish(run.terms.releases, run.created, fields, fill, lambda aside: check_release(aside, judged.golden))
 
 
 def _take(source: Path, target: Path, releases: Path) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +19,7 @@ from core.releases import current, link, listing, publish, read_release, retain,
 WHEN = datetime(2026, 11, 16, 2, tzinfo=UTC)
 
 
-def contents(text: str):
+def contents(text: str) -> Callable[[Path], None]:
     def fill(aside: Path) -> None:
         (aside / "online").mkdir()
         (aside / "online" / "weights.npy").write_text(text)
@@ -48,8 +50,8 @@ def die_at(step: int, releases: Path) -> bool:
     if child == 0:
         left = step
 
-        def counted(call):
-            def run(*args, **kwargs):
+        def counted(call: Any) -> Any:
+            def run(*args: Any, **kwargs: Any) -> Any:
                 nonlocal left
                 left -= 1
                 if left < 0:
@@ -68,7 +70,8 @@ def die_at(step: int, releases: Path) -> bool:
 
 
 def test_a_publisher_killed_at_every_step_leaves_the_old_or_the_new_release(tmp_path: Path) -> None:
-    seen, killed = [], True
+    seen: list[str] = []
+    killed = True
     while killed:
         releases = tmp_path / str(len(seen))
         releases.mkdir()

@@ -70,16 +70,17 @@ def refresh(
     from training.fill import TOP
     from training.refresh import Plan, refresh_table
     from training.refresh import refresh as run
+    from training.staging import Terms
 
     if table_only != (ads is not None) or table_only == (data is not None):
         raise UsageError("give --data DATASET, or --table-only with --ads ADS")
     with _steps("refresh") as on_step:
         if ads is not None:
-            name = refresh_table(ads, releases, threads, on_step, force)
+            name = refresh_table(ads, Terms(releases, threads, force, on_step))
         elif data is not None:
             params = chosen_params(**options)
             plan = Plan(params, replace(params), tuned, Labelwise(TOP if top is None else top, factor))
-            name = run(data, releases, plan, threads, on_step, force)
+            name = run(data, plan, Terms(releases, threads, force, on_step))
     answers.print(name, soft_wrap=True)
     for removed in retain(releases, keep, keep_days, datetime.now(UTC)):
         notes.print(f"removed {removed}")
@@ -94,9 +95,10 @@ def refresh(
 def recalibrate(releases: Path, data: Path, force: bool, threads: int) -> None:
     """Fit merge rule and probability maps anew on the held-out part of a fresh log, without training."""
     from training.refresh import recalibrate as run
+    from training.staging import Terms
 
     with _steps("recalibrate") as on_step:
-        name = run(data, releases, threads, on_step, force)
+        name = run(data, Terms(releases, threads, force, on_step))
     answers.print(name, soft_wrap=True)
 
 
@@ -137,11 +139,11 @@ def fill(model: Path, data: Path, out: Path, top: int | None, factor: float, thr
 def publish(releases: Path, data: Path, online: Path, labelwise: Path, table: Path, force: bool, threads: int) -> None:
     """Make a release of parts that were trained and filled one by one: judge, pass the gate, publish."""
     from training.refresh import publish_parts
+    from training.staging import Terms
 
     with _steps("publish") as on_step:
-        name = publish_parts(
-            data, {"online": online, "labelwise": labelwise, "table": table}, releases, threads, on_step, force
-        )
+        parts = {"online": online, "labelwise": labelwise, "table": table}
+        name = publish_parts(data, parts, Terms(releases, threads, force, on_step))
     answers.print(name, soft_wrap=True)
 
 
