@@ -1,0 +1,270 @@
+"""Click logs and a catalogue to a data set of clicks. docs/ingest.md says what goes in and what comes out.
+
+    <out>.work/catalogue.parquet     the ads, checked and sorted
+    <out>.work/span00000.json …      the first and last time of every file, where the split is by time
+    <out>.work/unit00000/ …          a file's events, cleaned and spread over buckets; its rejects
+    <out>.work/bucket00/ …           a bucket's events of all files, added up; then its pairs with their relevances
+    <out>                            the data set, written aside and renamed
+
+A unit is a pure function of one file and the options. A job that was killed goes on from its finished units, and ends
+byte for byte where an uninterrupted one would; so does one with the same rows in other files.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import xxhash
+
+from core import __version__
+from core.errors import DataError, UsageError
+from core.executors import Task, run_on_threads
+from core.format import written_aside
+from core.work import claim, locked, remove, work_of
+from training.buckets import N_BUCKETS, Split, merge_bucket, write_events
+from training.catalogue import read_catalogue
+from training.clicks_output import Log, write_clicks
+from training.events import NO_TIME, Events, clean, times
+from training.ingest_options import IngestOptions, parse_time, time_as_text
+from training.logs import Layout, OnBytes, find_files, layout_of, read_raw
+
+OnProgress = Callable[[str, int, int], None]  # stage, done, in all (bytes where files are read, else steps)
+REJECTS = ("file", "row", "reason", "raw")
+
+
+def ingest(
+    events: Sequence[Path],
+    ads: Path,
+    out: Path,
+    options: IngestOptions | None = None,
+    threads: int = 1,
+    on_progress: OnProgress | None = None,
+    resume: bool = False,
+) -> dict[str, Any]:
+    """Make the data set `out`, which must not exist, and return its statistics."""
+    options, out, work = options or IngestOptions(), Path(out), work_of(Path(out))
+    if out.exists() and not (resume and work.exists()):
+        raise UsageError(f"{out} exists; remove it or choose another name")
+    files = find_files(events)
+    layout = layout_of(files)
+    if options.since is not None and "time" not in layout.columns:
+        raise UsageError("since needs a log with a column time; this one has none")
+    catalogue = read_catalogue(ads)
+    work.mkdir(parents=True, exist_ok=True)
+    with locked(work):
+        claim(work, _job(files, ads, options), resume)
+        if not out.exists():  # else the run was killed between its last two steps
+            try:
+                _Run(files, layout, catalogue, options, work, out, threads, on_progress).run()
+            except DataError:
+                remove(work)  # going on would find the same
+                raise
+        remove(work)
+    stats: dict[str, Any] = json.loads((out / "stats.json").read_text(encoding="utf-8"))
+    return stats
+
+
+def _job(files: Sequence[Path], ads: Path, options: IngestOptions) -> str:
+    inputs = [[str(path.resolve()), path.stat().st_size, _hash(path)] for path in (*files, Path(ads))]
+    return json.dumps({"xreg": __version__, "options": options.as_json(), "inputs": inputs}, indent=1)
+
+
+def _hash(path: Path) -> str:
+    digest = xxhash.xxh3_128()
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+class Unit(NamedTuple):
+    """All that cleaning one file needs."""
+
+    file: Path
+    layout: Layout
+    catalogue: Path
+    split: Split
+    positions: int
+    rejects_written: int
+
+
+def clean_file(unit: Unit, directory: Path, on_bytes: OnBytes) -> None:
+    """One file of the log → events by bucket, rejects and counts, in a directory that appears when it is whole."""
+    ids = pq.read_table(unit.catalogue, columns=["ad_id"]).column("ad_id").combine_chunks().cast(pa.binary())
+    n_rows, rejected = 0, Counter[str]()
+    with written_aside(directory) as aside:
+        with (aside / "rejects.csv").open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+
+            def cleaned() -> Iterator[Events]:
+                nonlocal n_rows
+                for raw in read_raw(unit.file, unit.layout.columns, on_bytes):
+                    good, bad = clean(raw, unit.layout, ids, unit.positions)
+                    room = unit.rejects_written - rejected.total()
+                    writer.writerows((unit.file.name, *told) for told in bad.first(max(room, 0)))
+                    n_rows += len(raw.rows) + len(raw.malformed)
+                    rejected.update(bad.counted())
+                    yield good
+
+            write_events(aside / "events.arrow", cleaned(), unit.split, len(ids))
+        (aside / "counts.json").write_text(json.dumps({"rows": n_rows, "rejected": rejected}))
+
+
+def time_span(file: Path) -> tuple[int, int] | None:
+    """First and last time of a file, in microseconds; None where it has none."""
+    spans = list[int]()
+    for raw in read_raw(file, ["time"], lambda n: None):
+        found = times(raw.columns["time"])
+        found = found[found != NO_TIME]
+        if len(found):
+            spans += [int(found.min()), int(found.max())]
+    return (min(spans), max(spans)) if spans else None
+
+
+class _Run:
+    """The job's steps, each leaving files that a later run need not make again."""
+
+    def __init__(
+        self,
+        files: list[Path],
+        layout: Layout,
+        catalogue: pa.Table,
+        options: IngestOptions,
+        work: Path,
+        out: Path,
+        threads: int,
+        on_progress: OnProgress | None,
+    ) -> None:
+        self.files, self.layout, self.ads, self.options = files, layout, catalogue, options
+        self.work, self.out, self.threads = work, out, threads
+        self.on_progress, self.lock = on_progress or (lambda stage, done, total: None), Lock()
+
+    def run(self) -> None:
+        self._write_catalogue()
+        split = self._split()
+        units = self._clean(split)
+        log = self._check(units, split)
+        self._merge(units)
+        buckets = [self._bucket(i) for i in range(N_BUCKETS)]
+        with written_aside(self.out) as aside:
+            self._write_rejects(aside / "rejects.csv", units)
+            write_clicks(aside, self.ads, buckets, log, self.options, self.on_progress)
+
+    def _bucket(self, i: int) -> Path:
+        return self.work / f"bucket{i:02}"
+
+    def _write_catalogue(self) -> None:
+        path = self.work / "catalogue.parquet"
+        if not path.exists():
+            aside = path.with_suffix(".writing")
+            pq.write_table(self.ads.select(["ad_id"]), aside)
+            aside.replace(path)
+
+    def _counter(self, stage: str, total: int) -> Callable[[int], None]:
+        """Adds to what is done in a stage, from any thread."""
+        done = 0
+
+        def add(n: int) -> None:
+            nonlocal done
+            with self.lock:
+                done += n
+                self.on_progress(stage, done, total)
+
+        return add
+
+    def _split(self) -> Split:
+        """What is held out; by time it takes a look at the times of all files first."""
+        options = self.options
+        if options.since is not None:
+            return Split(parse_time(options.since.encode()), 0.0)
+        if "time" not in self.layout.columns or options.hold_out == 0:
+            return Split(None, options.hold_out)
+        spans = [self.work / f"span{i:05}.json" for i in range(len(self.files))]
+        add = self._counter("time span", sum(file.stat().st_size for file in self.files))
+
+        def span(file: Path, path: Path) -> list[Task]:
+            if not path.exists():
+                path.with_suffix(".writing").write_text(json.dumps(time_span(file)))
+                path.with_suffix(".writing").replace(path)
+            add(file.stat().st_size)
+            return []
+
+        self._run([lambda f=f, p=p: span(f, p) for f, p in zip(self.files, spans, strict=True)])  # type: ignore[misc]
+        found = [pair for pair in (json.loads(path.read_text()) for path in spans) if pair is not None]
+        if not found:
+            raise DataError(f"{self.files[0]}: no row has a time; ISO 8601 or Unix seconds are read")
+        first, last = min(pair[0] for pair in found), max(pair[1] for pair in found)
+        return Split(last - round((last - first) * options.hold_out), 0.0)
+
+    def _clean(self, split: Split) -> list[Path]:
+        paths = [self.work / f"unit{i:05}" for i in range(len(self.files))]
+        add = self._counter("reading", sum(file.stat().st_size for file in self.files))
+        options, catalogue = self.options, self.work / "catalogue.parquet"
+
+        def unit(file: Path, path: Path) -> list[Task]:
+            if path.exists():
+                add(file.stat().st_size)
+            else:
+                todo = Unit(file, self.layout, catalogue, split, options.positions, options.rejects_written)
+                clean_file(todo, path, add)
+            return []
+
+        self._run([lambda f=f, p=p: unit(f, p) for f, p in zip(self.files, paths, strict=True)])  # type: ignore[misc]
+        return paths
+
+    def _check(self, units: list[Path], split: Split) -> Log:
+        """What the units counted; refused where too much of it is unusable."""
+        n_rows, rejected = 0, Counter[str]()
+        for path in units:
+            counts = json.loads((path / "counts.json").read_text())
+            n_rows += counts["rows"]
+            rejected.update(counts["rejected"])
+        if n_rows == 0:
+            raise DataError(f"{self.files[0]}: the log holds no rows")
+        if rejected.total() > self.options.most_rejected * n_rows:
+            told = self.out.with_name(f"{self.out.name}.rejects.csv")
+            self._write_rejects(told, units)
+            reasons = ", ".join(f"{reason} ({n:,})" for reason, n in rejected.most_common(3))
+            raise DataError(
+                f"{rejected.total():,} of {n_rows:,} rows cannot be used, {rejected.total() / n_rows:.1%}; at most "
+                f"{self.options.most_rejected:.1%} may be: {reasons}; see {told}"
+            )
+        since = None if split.since is None else time_as_text(split.since)
+        return Log(self.layout.form, "position" in self.layout.columns, n_rows, dict(rejected), since)
+
+    def _merge(self, units: list[Path]) -> None:
+        add, n_ads = self._counter("merging", N_BUCKETS), self.ads.num_rows
+
+        def merge(i: int) -> list[Task]:
+            if not self._bucket(i).exists():
+                with written_aside(self._bucket(i)) as aside:
+                    merge_bucket([unit / "events.arrow" for unit in units], i, n_ads, aside)
+            add(1)
+            return []
+
+        self._run([lambda i=i: merge(i) for i in range(N_BUCKETS)])  # type: ignore[misc]
+
+    def _run(self, tasks: list[Task]) -> None:
+        run_on_threads(tasks, self.threads)
+
+    def _write_rejects(self, path: Path, units: list[Path]) -> None:
+        """The units' rejects one after the other, as many as may be."""
+        room = self.options.rejects_written
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(REJECTS)
+            for unit in units:
+                with (unit / "rejects.csv").open(encoding="utf-8", newline="") as source:
+                    for row in csv.reader(source):
+                        if room == 0:
+                            return
+                        writer.writerow(row)
+                        room -= 1
