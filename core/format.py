@@ -122,13 +122,13 @@ def _map(path: Path, about: Any, checksums: bool) -> npt.NDArray[Any]:
         raise ModelError(f"{path}: missing")
     try:
         dtype, shape, size, digest = np.dtype(about["dtype"]), tuple(about["shape"]), about["bytes"], about["sha256"]
-    except (TypeError, KeyError) as error:
+    except (TypeError, KeyError, ValueError, SyntaxError) as error:
         raise ModelError(f"{path.parent / MANIFEST}: {path.stem} is not described completely ({error})") from error
     if path.stat().st_size != size:
         raise ModelError(f"{path}: {path.stat().st_size} bytes; the manifest says {size}")
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except Exception as error:  # NumPy reads a header as Python source: damage can raise anything
         raise ModelError(f"{path}: not an .npy file ({error})") from error
     if not isinstance(array, np.ndarray) or array.dtype != dtype or array.shape != shape:
         raise ModelError(f"{path}: the array is not the {dtype.str} of shape {list(shape)} that the manifest describes")

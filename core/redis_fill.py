@@ -21,7 +21,6 @@ from core.redis_store import Command, Sizes, Store, check_name, packed
 from core.tables import Row, Table
 
 _BUCKET = 256  # queries of a bucket: few enough to be freed in one step, enough to make a version some thousand keys
-_LOCK = 10  # seconds: a fill that gave no sign of life for so long is taken for dead
 T = TypeVar("T")
 
 
@@ -31,6 +30,7 @@ class Filling(NamedTuple):
     batch: int = 1000  # rows sent at once; memory holds no more
     grace: int = 3600  # how long other versions live on after the flip
     unfinished: int = 3600  # how long rows live on whose fill died
+    lock: int = 10  # after which a fill that gave no sign of life is taken for dead
     timeout: float = 10.0  # for the server to answer
 
     def checked(self) -> Filling:
@@ -84,7 +84,7 @@ class _Fill:
 
     def _wait(self) -> None:
         """Take the lock; if a fill that died holds it, when it ends."""
-        patience = time.monotonic() + _LOCK + 1
+        patience = time.monotonic() + self._filling.lock + 1
         while True:
             try:
                 return self._lock()
@@ -95,13 +95,13 @@ class _Fill:
 
     def _lock(self) -> None:
         """Take or prolong the lock; it is another's only if this process slept past its end."""
-        key = self._keys.filling
-        _, holder = self._store.send([("SET", key, self._token, "NX", "EX", _LOCK), ("GET", key)])
+        key, life = self._keys.filling, self._filling.lock
+        _, holder = self._store.send([("SET", key, self._token, "NX", "EX", life), ("GET", key)])
         if holder is not None and holder != self._token:
             version = holder.partition(b" ")[0].decode(errors="replace")
             cause = f"{self._keys.table} is being filled with version {version} by another process"
             raise _LockedError(f"{self._store.shown}: {cause}; wait for its end")
-        self._store.send([("EXPIRE", key, _LOCK)])
+        self._store.send([("EXPIRE", key, life)])
 
     def _unlock(self) -> None:
         with suppress(TableError):  # what ended the fill says more; the lock ends by itself

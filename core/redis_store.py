@@ -11,6 +11,8 @@ import re
 import struct
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from math import isfinite
+from operator import ge
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -25,6 +27,7 @@ from core.errors import TableError, UsageError
 from core.tables import Row
 
 Command = tuple[Any, ...]
+_BLAME = "of pipeline caused error: "  # how the client begins the cause, after quoting the command
 _COUNT = struct.Struct("<I")
 _SIZES = re.compile(rb"([1-9][0-9]{0,9}) ([0-9]{1,12})")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
@@ -114,8 +117,9 @@ class Store:
         try:
             yield
         except (RedisError, RedisClusterException, OSError, ValueError) as error:
-            cause = f"{type(error).__name__}: {error}"
-            raise self.error(f"{cause}; is the server up, with memory left, and the URL right?") from error
+            cause = str(error).rpartition(_BLAME)[2]  # without the command: what people search for is not for logs
+            what = f"{type(error).__name__}: {cause.rstrip('.')}"
+            raise self.error(f"{what}; is the server up, with memory left, and the URL right?") from None
 
 
 def _connected(url: str, timeout: float) -> Redis | RedisCluster:
@@ -148,8 +152,10 @@ def unpacked(value: bytes) -> Row | None:
         return None
     ads = np.frombuffer(value, "<i4", n, _COUNT.size)
     scores = np.frombuffer(value, "<f4", n, _COUNT.size + 4 * n)
-    good = ads.min() >= 0 and np.isfinite(scores).all() and (scores[1:] <= scores[:-1]).all()
-    return Row(ads, scores) if good else None
+    # Plain numbers: for rows this short NumPy takes ten times as long. A NaN is not ≥ anything.
+    known, falling = ads.tolist(), scores.tolist()
+    good = min(known) >= 0 and len(set(known)) == n and all(map(ge, falling, falling[1:]))
+    return Row(ads, scores) if good and isfinite(falling[0]) and isfinite(falling[-1]) else None
 
 
 def check_name(name: str) -> None:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Self
 
-from core.errors import TableError
 from core.redis_store import Command, Sizes, Store, check_name, unpacked
 from core.tables import Row
 
@@ -56,34 +55,37 @@ class RedisTable:
             places.append(place)
             commands.append(("HGET", self._store.keys.bucket(sizes.version, sizes.bucket_of(raw)), raw))
         rows: list[Row | None] = [None] * len(queries)
-        for place, value in zip(places, self._store.send(commands), strict=True):
+        for place, command, value in zip(places, commands, self._store.send(commands), strict=True):
             if value is not None:
-                rows[place] = self._row(sizes, queries[place], value)
+                rows[place] = self._row(command[1], value)
         return rows
 
     def rows(self) -> Iterator[tuple[str, Row]]:
         """All of one version, bucket by bucket; an error at the end where it expired meanwhile."""
         sizes, seen = self._fresh(), 0
         for bucket in range(sizes.n_buckets):
-            [found] = self._store.send([("HGETALL", self._store.keys.bucket(sizes.version, bucket))])
+            key = self._store.keys.bucket(sizes.version, bucket)
+            [found] = self._store.send([("HGETALL", key)])
             for raw, value in found.items():
                 try:
                     query = raw.decode()
                 except UnicodeDecodeError as error:
-                    raise self._error(sizes, f"the query {raw!r} is not UTF-8; fill the table again") from error
+                    raise self._store.error(f"a query in {key} is not UTF-8; fill the table again") from error
                 seen += 1
-                yield query, self._row(sizes, query, value)
+                yield query, self._row(key, value)
         if seen != sizes.n_queries:
-            cause = f"{seen} rows are there of {sizes.n_queries}: it expired meanwhile, or the server evicts keys"
-            raise self._error(sizes, f"{cause}; read again, or fill the table again")
+            raise self._store.error(
+                f"version {sizes.version} of {self._store.keys.table} has {seen} rows in place of {sizes.n_queries}: "
+                "it expired meanwhile, or the server evicts keys; read again, or fill the table again"
+            )
 
     def close(self) -> None:
         self._store.close()
 
-    def _row(self, sizes: Sizes, query: str, value: bytes) -> Row:
+    def _row(self, key: str, value: bytes) -> Row:
         row = unpacked(value)
-        if row is None:
-            raise self._error(sizes, f"the value of {query!r} is not a row; fill the table again")
+        if row is None:  # named by its bucket: what people search for is not for logs
+            raise self._store.error(f"a value in {key} is not a row; fill the table again")
         return row
 
     def _fresh(self) -> Sizes:
@@ -101,6 +103,3 @@ class RedisTable:
             what = self._store.keys.table + (f", version {version}" if version else "")
             raise self._store.error(f"there is no table {what}: it was never filled, or it expired; fill it")
         return sizes
-
-    def _error(self, sizes: Sizes, cause: str) -> TableError:
-        return self._store.error(f"{self._store.keys.table}, version {sizes.version}: {cause}")

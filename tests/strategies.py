@@ -36,3 +36,14 @@ def matrices(draw: st.DrawFn, rows: int, cols: int, density: float = 0.3) -> Csr
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     dense = random.integers(1, 5, (rows, cols)) / 4 * (random.random((rows, cols)) < density)
     return from_scipy(sparse.csr_matrix(dense))
+
+
+TableRows = dict[str, list[tuple[int, float]]]
+
+
+def table_rows() -> st.SearchStrategy[TableRows]:
+    """Query → (ad, score), best first; some queries without ads."""
+    score = st.floats(-1e6, 1e6, width=32)
+    row = st.lists(st.tuples(st.integers(0, 2**31 - 1), score), max_size=5, unique_by=lambda entry: entry[0])
+    falling = row.map(lambda entries: sorted(entries, key=lambda entry: -entry[1]))
+    return st.dictionaries(st.text(st.characters(codec="utf-8"), max_size=6), falling, max_size=12)
