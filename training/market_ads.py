@@ -82,11 +82,14 @@ def _brand_names(count: int, random: Random) -> list[str]:
 
 
 def _offers(words: Language, n_ads: int, brands: list[str], random: Random) -> tuple[list[_Offer], list[str]]:
-    """Every type once, as far as the ads go; then by how common types are. No two offers are equal."""
+    """Every type on sale once, then by how common types are. No two offers are equal."""
     sellers = _sellers(words, len(brands), random)
     weights = _popularity(words, random)
-    every = random.sample(range(len(words.kinds)), len(words.kinds))
-    kinds = (every + random.choices(range(len(words.kinds)), weights, k=n_ads))[:n_ads]
+    # A small market has fewer types, those of ambiguous words first.
+    senses = [sense.kind for senses in words.ambiguous.values() for sense in senses]
+    every = list(dict.fromkeys(senses + random.sample(range(len(words.kinds)), len(words.kinds))))[: n_ads // 3]
+    kinds = every + random.choices(every, [weights[kind] for kind in every], k=n_ads - len(every))
+    random.shuffle(kinds)
     cumulative = [list(accumulate((rank + 1.0) ** -0.7 for rank in range(len(s)))) for s in sellers]
     lines = _Lines(words, random)
     offers: dict[_Offer, None] = {}

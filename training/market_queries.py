@@ -19,7 +19,8 @@ from training.market_words import Language, Noun
 
 ASKED = 3  # attributes that a query asks for, at most
 _TYPO = 0.015
-_TRIES = 30  # thoughts per query, before the catalogue is held to have no more to ask for
+_SLIP = 8  # a mistyped query is as rare as one with that many words more
+_TRIES = 10  # thoughts per query, before the catalogue is held to have no more to ask for
 
 
 class Intent(NamedTuple):
@@ -37,7 +38,7 @@ class Queries(NamedTuple):
     """Texts in order of thought, and the intents of all, by query."""
 
     texts: list[str]
-    n_words: Int32s  # per query
+    rarity: Int32s  # per query: its words, and more for a slip of the keyboard
     shelf: Int32s  # per query: the category most likely meant
     query: Int32s  # the rest per intent
     category: Int32s
@@ -53,18 +54,22 @@ def make_queries(words: Language, ads: Ads, n_queries: int, random: Random) -> Q
     """Every ad is somebody's first choice at least once before one is so twice, as far as the queries go."""
     mind = _Mind(words, ads, random)
     meant = mind.ambiguous_words(n_queries // 50)
+    slips: set[str] = set()
     order: list[int] = []
     for _ in range(_TRIES * n_queries):
         if not order:
             order = random.sample(range(len(ads.kind)), len(ads.kind))
         text, intents = mind.think(order.pop())
-        meant.setdefault(text if random.random() > _TYPO else _mistype(text, random), intents)
+        typed = text if random.random() > _TYPO else _mistype(text, random)
+        if typed not in meant and typed != text:
+            slips.add(typed)
+        meant.setdefault(typed, intents)
         if len(meant) == n_queries:
-            return _as_arrays(meant)
+            return _as_arrays(meant, slips)
     raise UsageError(f"{len(ads.kind)} ads give {len(meant)} distinct queries, not {n_queries}: ask for more ads")
 
 
-def _as_arrays(meant: dict[str, list[Intent]]) -> Queries:
+def _as_arrays(meant: dict[str, list[Intent]], slips: set[str]) -> Queries:
     flat = [(query, intent) for query, intents in enumerate(meant.values()) for intent in intents]
     asked = np.full((len(flat), ASKED, 2), -1, np.int32)
     for row, (_, intent) in enumerate(flat):
@@ -77,7 +82,7 @@ def _as_arrays(meant: dict[str, list[Intent]]) -> Queries:
 
     return Queries(
         list(meant),
-        np.array([len(text.split()) for text in meant], np.int32),
+        np.array([len(text.split()) + _SLIP * (text in slips) for text in meant], np.int32),
         np.array([intent.category for intent in main], np.int32),
         np.array([query for query, _ in flat], np.int32),
         all_of("category"),
