@@ -277,7 +277,7 @@ apartment rental, holiday flat: two bedroom, sea view, serviced, old town
 beach holiday, package holiday: half board, half term, winter sun, week
 cruise, boat trip: river, transatlantic, fjord, mini
 safari, wildlife tour: big cat, walking, photo, self drive
-theme park ticket, zoo ticket: annual pass, family, two day, fast track
+theme park ticket, zoo ticket: annual pass, group, two day, fast track
 
 @insurance | Insurance | insurance!, insurance cover!
 ? cancel {}, compare {}, claim on {}

@@ -14,13 +14,13 @@ import numpy as np
 from core.errors import UsageError
 from core.sparse import Floats, Int32s
 from training.market_ads import Ads
-from training.market_phrases import MODIFIERS, RESEARCH
+from training.market_phrases import MODIFIERS, RESEARCH, TYPED
 from training.market_words import Language, Noun
 
 ASKED = 3  # attributes that a query asks for, at most
 _TYPO = 0.015
 _SLIP = 8  # a mistyped query is as rare as one with that many words more
-_TRIES = 10  # thoughts per query, before the catalogue is held to have no more to ask for
+_TRIES = 2  # thoughts per query, before the catalogue is held to have no more to ask for
 
 
 class Intent(NamedTuple):
@@ -107,8 +107,8 @@ class _Mind:
         for brand, category in sorted(set(zip(ads.brand.tolist(), ads.category.tolist(), strict=True))):
             self._shelves.setdefault(brand, []).append(category)
         self._shapes = {
-            self._product: 0.7,
-            self._line: 0.12,
+            self._product: 0.74,
+            self._line: 0.08,
             self._question: 0.06,
             self._shelf: 0.045,
             self._brand: 0.04,
@@ -122,8 +122,8 @@ class _Mind:
     def _product(self, ad: int) -> tuple[str, list[Intent]]:
         """The usual query: a thing, what it should be like, perhaps whose."""
         random = self._random
-        asked = self._ask(ad, random.choices((0, 1, 2, 3), (0.22, 0.42, 0.27, 0.09))[0])
-        brand = int(self._ads.brand[ad]) if random.random() < 0.25 else -1
+        asked = self._ask(ad, random.choices((0, 1, 2, 3), (0.3, 0.44, 0.21, 0.05))[0])
+        brand = int(self._ads.brand[ad]) if random.random() < 0.18 else -1
         text = self._order(ad, self._thing(ad), asked, self._ads.brands[brand].lower() if brand >= 0 else "")
         kind, category = int(self._ads.kind[ad]), int(self._ads.category[ad])
         return self._dress(text, Intent(category, kind, brand, -1, asked))
@@ -209,6 +209,11 @@ class _Mind:
         keys = {pair: self._random.random() * (0.5 if pair[0] == 0 else 1.0) for pair in said}
         return tuple(sorted(said, key=keys.__getitem__)[:most])
 
+    def _word(self, value: int) -> str:
+        word = self._words.attributes[value]
+        others = TYPED.get(word)
+        return self._random.choice(others.split("|")) if others and self._random.random() < 0.4 else word
+
     def _noun(self, ad: int) -> Noun:
         names = self._words.kinds[int(self._ads.kind[ad])].names
         return names[0] if self._random.random() < 0.5 else self._random.choice(names)
@@ -221,7 +226,7 @@ class _Mind:
         random, before, after = self._random, [thing], list[str]()
         slots = self._words.categories[int(self._ads.category[ad])].slots
         for slot, value in asked:
-            word, lead = self._words.attributes[value], slots[slot - 1].lead if slot else ""
+            word, lead = self._word(value), slots[slot - 1].lead if slot else ""
             if lead == "for" and " " not in word and random.random() < 0.3:
                 before.insert(0, word)
             elif lead:

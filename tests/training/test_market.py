@@ -20,6 +20,7 @@ import pytest
 from core.errors import UsageError
 from training.market import MarketSize, make_market
 from training.market_ads import APPEAL, QUALITY, SLOTS, make_ads
+from training.market_phrases import TYPED
 from training.market_queries import make_queries
 from training.market_truth import ATTRIBUTE, BRAND, LINE, SILENT, make_truth
 from training.market_words import language, plural
@@ -198,6 +199,7 @@ def _words(text: str) -> set[str]:
 def test_a_relevant_ad_shares_words_or_synonyms_with_the_query(market: Market) -> None:
     """Of the best ads of queries nearly all do, of random ads few: words tell what to show."""
     together = [_words(" ".join(n.one for n in kind.names)) for kind in language().kinds]
+    together += [_words(f"{word} {others}") for word, others in TYPED.items()]
     stop = _words("for in to from the best a how online buy new of with and what is where free delivery on day do")
 
     def near(query: str, ad: str) -> bool:
@@ -260,6 +262,9 @@ def test_the_vocabulary_is_sound() -> None:
         values = [value for slot in slots for value in slot.values] + list(kind.uses)
         assert len(slots) < SLOTS
         assert len(values) == len(set(values)), [words.attributes[v] for v, n in Counter(values).items() if n > 1]
+        said = {words.attributes[value] for value in values}
+        typed = [other for word in said for other in TYPED.get(word, "").split("|")]
+        assert not said & set(typed), f"{kind.names[0].one}: {said & set(typed)}"  # or a query would mean two things
         assert words.kin(words.kin(k)) == k
     for word, senses in words.ambiguous.items():
         assert len({sense.kind for sense in senses}) == len(senses) > 1
