@@ -75,7 +75,7 @@ def make_market(out: Path, size: MarketSize, on_progress: OnProgress | None = No
     truth = make_truth(words, ads, queries, tick)
     random = np.random.default_rng([size.seed, 9])
     born = _births(words, ads, size.new_ads, random)
-    visits = make_visits(queries.n_words, n_visits, HELD_OUT, size.new_queries, random)
+    visits = make_visits(queries.rarity, n_visits, HELD_OUT, size.new_queries, random)
     names = pa.array([f"ad{ad:07d}" for ad in range(size.ads)])
     texts = pa.array(queries.texts)
     with written_aside(out) as aside:
@@ -149,7 +149,7 @@ def _write_truth(path: Path, truth: Truth, texts: pa.Array, names: pa.Array) -> 
 
 def _event_rows(part: Events, visits: Visits, texts: pa.Array, names: pa.Array, days: int) -> pa.Table:
     span = days * 86_400_000
-    time = int(START.timestamp() * 1000) + (visits.time[part.visit] * span).astype(np.int64)
+    time = int(START.timestamp() * 1000) + np.rint(visits.time[part.visit] * span).astype(np.int64)
     columns = [
         texts.take(pa.array(visits.query[part.visit])),
         names.take(pa.array(part.ad)),

@@ -19,8 +19,8 @@ from training.market_phrases import BRAND_HEADS, BRAND_TAILS, LINES, SERVICE_TAL
 from training.market_words import Category, Kind, Language, Slot
 
 SLOTS = 5  # a type's own uses, then the attributes of its category
-APPEAL = 0.3  # at most this much of the logit is the brand's …
-QUALITY = 0.25  # … and this much the ad's
+APPEAL = 0.45  # at most this much of the logit is the brand's …
+QUALITY = 0.3  # … and this much the ad's
 _USE = Slot("", ())
 _PLACES = ("in", "to", "from")
 
@@ -82,11 +82,14 @@ def _brand_names(count: int, random: Random) -> list[str]:
 
 
 def _offers(words: Language, n_ads: int, brands: list[str], random: Random) -> tuple[list[_Offer], list[str]]:
-    """Every type once, as far as the ads go; then by how common types are. No two offers are equal."""
+    """Every type on sale once, then by how common types are. No two offers are equal."""
     sellers = _sellers(words, len(brands), random)
     weights = _popularity(words, random)
-    every = random.sample(range(len(words.kinds)), len(words.kinds))
-    kinds = (every + random.choices(range(len(words.kinds)), weights, k=n_ads))[:n_ads]
+    # A small market has fewer types, those of ambiguous words first.
+    senses = [sense.kind for senses in words.ambiguous.values() for sense in senses]
+    every = list(dict.fromkeys(senses + random.sample(range(len(words.kinds)), len(words.kinds))))[: n_ads // 3]
+    kinds = every + random.choices(every, [weights[kind] for kind in every], k=n_ads - len(every))
+    random.shuffle(kinds)
     cumulative = [list(accumulate((rank + 1.0) ** -0.7 for rank in range(len(s)))) for s in sellers]
     lines = _Lines(words, random)
     offers: dict[_Offer, None] = {}
@@ -173,6 +176,7 @@ class _Writer:
         self._words, self._offer, self._random = words, offer, random
         self._brand, self._line = brand, line
         self._kind: Kind = words.kinds[offer.kind]
+        self._noun = random.choice(self._kind.names)  # what this shop calls the thing
         self._category: Category = words.categories[self._kind.category]
         self._said = [  # in the order of speech: colour and such, the use, the thing, for whom
             (slot.lead, _capitals(words.attributes[value]) if slot.lead in _PLACES else words.attributes[value])
@@ -188,8 +192,7 @@ class _Writer:
         return " ".join((*plain, name, *led))
 
     def title(self) -> str:
-        noun = self._random.choice(self._kind.names[:2])
-        phrase = _capitals(self._phrase(self._random.choice(noun), most=self._random.choice((1, 2, 2))))
+        phrase = _capitals(self._phrase(self._random.choice(self._noun), most=self._random.choice((1, 2, 2))))
         form = self._random.choice(("{b} {l} {p}", "{p} | {b} {l}", "{b} {p} – {l}", "{p} by {b}", "{b} {l}: {p}"))
         return str(form.format(b=self._brand, l=self._line, p=phrase))
 
@@ -206,7 +209,7 @@ class _Writer:
         return " ".join(sentences)
 
     def _opening(self) -> str:
-        phrase = self._phrase(self._random.choice(self._kind.names[:1] + self._kind.names).many)
+        phrase = self._phrase(self._noun.many)
         forms = [
             "Discover {b} {l}: {p}.",
             "{P} from {b}: see the {l} range.",
@@ -217,31 +220,34 @@ class _Writer:
         return self._random.choice(forms).format(b=self._brand, l=self._line, p=phrase, P=_sentence(phrase)[:-1])
 
     def _search_words(self) -> list[str]:
-        """Other names of the thing, its nicknames, and its shelf, as shops write them for search engines."""
-        random, names = self._random, [noun.many for noun in self._kind.names]
-        nicknames = [
-            w for w, senses in self._words.ambiguous.items() if any(s.kind == self._offer.kind for s in senses)
-        ]
-        said = random.sample(names, min(len(names), random.choice((1, 2, 2))))
-        said += [nickname for nickname in nicknames if random.random() < 0.4]
-        kin = self._words.kinds[self._words.kin(self._offer.kind)].names[0].many
-        shelf = random.choice(self._category.nouns).many
-        forms = ["Popular searches: {s}.", "More {s} in {t}.", "{S} and other {n}.", "Compare {s} with {k}."]
-        joined = ", ".join(said[:-1]) + " and " * (len(said) > 1) + said[-1]
-        form = random.choice(forms)
-        return [form.format(s=joined, S=_sentence(joined)[:-1], t=self._category.title, n=shelf, k=kin)]
+        """Some pages name what else the thing is called, as shops write for search engines."""
+        random, names = self._random, [noun.many for noun in self._kind.names if noun != self._noun]
+        known_as = [w for w, senses in self._words.ambiguous.items() if any(s.kind == self._offer.kind for s in senses)]
+        said = [name for name in names if random.random() < 0.2] + [name for name in known_as if random.random() < 0.2]
+        return [f"Popular searches: {_joined(said)}."] if said else []
 
     def _also(self) -> list[str]:
-        """Now and then the page names what else there is: words that do not describe this ad."""
+        """Most pages name what else the shop has: words that do not describe this ad."""
+        random, shelf = self._random, self._kind.category
+        others = [kind for kind in self._words.kinds if kind.category == shelf and kind is not self._kind]
+        said = [random.choice(kind.names).many for kind in random.sample(others, random.choice((1, 2, 3)))]
+        forms = (
+            f"More in {self._category.title}: {_joined(said)}.",
+            f"Customers also viewed {_joined(said)}.",
+            f"Our {random.choice(self._category.nouns).many} range: {_joined(said)}.",
+        )
         plain = [slot for slot in self._category.slots if not slot.lead]
-        if self._random.random() > 0.25 or not plain:
-            return []
-        one, two = self._random.sample(self._random.choice(plain).values, 2)
-        return [f"Also available: {self._words.attributes[one]}, {self._words.attributes[two]}."]
+        one, two = random.sample(random.choice(plain).values, 2)
+        available = f"Also available: {self._words.attributes[one]}, {self._words.attributes[two]}."
+        return [random.choice(forms)] * (random.random() < 0.7) + [available] * (random.random() < 0.4)
 
     def url(self, ad: int) -> str:
         parts = f"{self._line} {self._kind.names[0].one} {ad}".lower().replace(" ", "-")
         return f"https://www.{_ascii(self._brand).lower()}.example/{self._category.name}/{_ascii(parts)}"
+
+
+def _joined(names: list[str]) -> str:
+    return ", ".join(names[:-1]) + " and " * (len(names) > 1) + names[-1]
 
 
 def _sentence(text: str) -> str:

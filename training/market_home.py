@@ -122,7 +122,7 @@ bed frame, bedstead: ottoman, four poster, upholstered, floating
 blanket, throw, bed spread: electric, chunky knit, sherpa, picnic
 
 @bathroom | Bathrooms & Fittings | bathroom fittings!, sanitary ware!, bathroom suite
-? fix a leaking {}, fit {a}, unblock {a}, descale {a}
+? fix leaking {}, fit {a}, unblock {a}, descale {a}
 ! fixings and seals included | ten year guarantee against leaks | water saving design | trade prices for everyone
 - white, chrome, matt black, brushed brass, grey
 - modern, traditional, compact, disabled access

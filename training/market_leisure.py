@@ -61,7 +61,7 @@ amplifier, stereo amp: valve, class d, integrated, phono
 mirrorless camera, digital camera: full frame, aps-c, 4k, 24mp
 instant camera, film camera: 35mm, disposable, square, vintage
 camera lens, zoom lens: macro, wide angle, telephoto, 50mm
-tripod, camera stand: travel, gorilla, heavy, tabletop
+tripod, camera stand: panoramic, gorilla, heavy, tabletop
 drone, quadcopter: foldable, mini, fpv, with camera
 action camera, helmet camera: waterproof, 360, 5k, motorbike
 binoculars!, field glasses!: 10x42, 8x32, night vision, zoom
@@ -77,7 +77,7 @@ electric guitar, solid body guitar: offset, semi hollow, seven string, short sca
 acoustic guitar, folk guitar: dreadnought, parlour, twelve string, electro
 bass guitar, electric bass: five string, fretless, active, short scale
 guitar amplifier, guitar amp: valve, practice, combo, modelling
-digital piano, electric piano: 88 key, weighted, stage, upright
+digital piano, electric piano: 88 key, weighted, slim, upright
 music keyboard, synthesizer, synth: 61 key, analogue, workstation, portable
 drum kit, drum set: electronic, junior, mesh head, jazz
 violin, fiddle: 4/4, 3/4, electric, silent
@@ -158,7 +158,7 @@ boxing glove, sparring glove: 12oz, leather, bag, kickboxing
 @cars | Cars & Car Parts | car, motor parts!
 ? change {a}, check {a}, choose {a}
 ! fitted at 500 garages | fits or your money back | full service history | enter your registration to check
-- for: families, off road, winter, towing, long trips
+- for: families, off road, commuting, towing, long trips
 - budget, premium, nearly new, trade
 used car, second hand car, approved used car: convertible, estate, low mileage, automatic, diesel, hybrid
 sports car, coupe, muscle car: v8, two seater, supercharged, classic, electric
@@ -277,7 +277,7 @@ apartment rental, holiday flat: two bedroom, sea view, serviced, old town
 beach holiday, package holiday: half board, half term, winter sun, week
 cruise, boat trip: river, transatlantic, fjord, mini
 safari, wildlife tour: big cat, walking, photo, self drive
-theme park ticket, zoo ticket: annual pass, family, two day, fast track
+theme park ticket, zoo ticket: annual pass, group, two day, fast track
 
 @insurance | Insurance | insurance!, insurance cover!
 ? cancel {}, compare {}, claim on {}

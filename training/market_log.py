@@ -44,14 +44,14 @@ class Events(NamedTuple):
 
 
 def make_visits(
-    n_words: Int32s, n_visits: int, held_out: float, new_queries: float, random: np.random.Generator
+    rarity: Int32s, n_visits: int, held_out: float, new_queries: float, random: np.random.Generator
 ) -> Visits:
-    """Every query comes at least once; how often more is Zipfian, and short queries come more often than long ones.
+    """Every query comes at least once; how often more is Zipfian, by rarity and by chance.
 
     Of the rarer half, a share is new: it comes after the time `held_out` only.
     """
-    n = len(n_words)
-    rank = np.argsort(np.argsort(n_words + random.gumbel(0.0, 1.0, n), kind="stable"), kind="stable")
+    n = len(rarity)
+    rank = np.argsort(np.argsort(rarity + random.gumbel(0.0, 1.0, n), kind="stable"), kind="stable")
     weight = (rank + _HEAD) ** -_TAIL
     more = np.searchsorted(np.cumsum(weight) / weight.sum(), random.random(n_visits - n))
     query = np.concatenate((np.arange(n), np.minimum(more, n - 1))).astype(np.int32)

@@ -14,12 +14,13 @@ import numpy as np
 from core.errors import UsageError
 from core.sparse import Floats, Int32s
 from training.market_ads import Ads
-from training.market_phrases import MODIFIERS, RESEARCH
+from training.market_phrases import MODIFIERS, RESEARCH, TYPED
 from training.market_words import Language, Noun
 
 ASKED = 3  # attributes that a query asks for, at most
 _TYPO = 0.015
-_TRIES = 30  # thoughts per query, before the catalogue is held to have no more to ask for
+_SLIP = 8  # a mistyped query is as rare as one with that many words more
+_TRIES = 2  # thoughts per query, before the catalogue is held to have no more to ask for
 
 
 class Intent(NamedTuple):
@@ -37,7 +38,7 @@ class Queries(NamedTuple):
     """Texts in order of thought, and the intents of all, by query."""
 
     texts: list[str]
-    n_words: Int32s  # per query
+    rarity: Int32s  # per query: its words, and more for a slip of the keyboard
     shelf: Int32s  # per query: the category most likely meant
     query: Int32s  # the rest per intent
     category: Int32s
@@ -53,18 +54,22 @@ def make_queries(words: Language, ads: Ads, n_queries: int, random: Random) -> Q
     """Every ad is somebody's first choice at least once before one is so twice, as far as the queries go."""
     mind = _Mind(words, ads, random)
     meant = mind.ambiguous_words(n_queries // 50)
+    slips: set[str] = set()
     order: list[int] = []
     for _ in range(_TRIES * n_queries):
         if not order:
             order = random.sample(range(len(ads.kind)), len(ads.kind))
         text, intents = mind.think(order.pop())
-        meant.setdefault(text if random.random() > _TYPO else _mistype(text, random), intents)
+        typed = text if random.random() > _TYPO else _mistype(text, random)
+        if typed not in meant and typed != text:
+            slips.add(typed)
+        meant.setdefault(typed, intents)
         if len(meant) == n_queries:
-            return _as_arrays(meant)
+            return _as_arrays(meant, slips)
     raise UsageError(f"{len(ads.kind)} ads give {len(meant)} distinct queries, not {n_queries}: ask for more ads")
 
 
-def _as_arrays(meant: dict[str, list[Intent]]) -> Queries:
+def _as_arrays(meant: dict[str, list[Intent]], slips: set[str]) -> Queries:
     flat = [(query, intent) for query, intents in enumerate(meant.values()) for intent in intents]
     asked = np.full((len(flat), ASKED, 2), -1, np.int32)
     for row, (_, intent) in enumerate(flat):
@@ -77,7 +82,7 @@ def _as_arrays(meant: dict[str, list[Intent]]) -> Queries:
 
     return Queries(
         list(meant),
-        np.array([len(text.split()) for text in meant], np.int32),
+        np.array([len(text.split()) + _SLIP * (text in slips) for text in meant], np.int32),
         np.array([intent.category for intent in main], np.int32),
         np.array([query for query, _ in flat], np.int32),
         all_of("category"),
@@ -102,8 +107,8 @@ class _Mind:
         for brand, category in sorted(set(zip(ads.brand.tolist(), ads.category.tolist(), strict=True))):
             self._shelves.setdefault(brand, []).append(category)
         self._shapes = {
-            self._product: 0.7,
-            self._line: 0.12,
+            self._product: 0.74,
+            self._line: 0.08,
             self._question: 0.06,
             self._shelf: 0.045,
             self._brand: 0.04,
@@ -117,8 +122,8 @@ class _Mind:
     def _product(self, ad: int) -> tuple[str, list[Intent]]:
         """The usual query: a thing, what it should be like, perhaps whose."""
         random = self._random
-        asked = self._ask(ad, random.choices((0, 1, 2, 3), (0.22, 0.42, 0.27, 0.09))[0])
-        brand = int(self._ads.brand[ad]) if random.random() < 0.25 else -1
+        asked = self._ask(ad, random.choices((0, 1, 2, 3), (0.3, 0.44, 0.21, 0.05))[0])
+        brand = int(self._ads.brand[ad]) if random.random() < 0.18 else -1
         text = self._order(ad, self._thing(ad), asked, self._ads.brands[brand].lower() if brand >= 0 else "")
         kind, category = int(self._ads.kind[ad]), int(self._ads.category[ad])
         return self._dress(text, Intent(category, kind, brand, -1, asked))
@@ -204,6 +209,11 @@ class _Mind:
         keys = {pair: self._random.random() * (0.5 if pair[0] == 0 else 1.0) for pair in said}
         return tuple(sorted(said, key=keys.__getitem__)[:most])
 
+    def _word(self, value: int) -> str:
+        word = self._words.attributes[value]
+        others = TYPED.get(word)
+        return self._random.choice(others.split("|")) if others and self._random.random() < 0.4 else word
+
     def _noun(self, ad: int) -> Noun:
         names = self._words.kinds[int(self._ads.kind[ad])].names
         return names[0] if self._random.random() < 0.5 else self._random.choice(names)
@@ -216,7 +226,7 @@ class _Mind:
         random, before, after = self._random, [thing], list[str]()
         slots = self._words.categories[int(self._ads.category[ad])].slots
         for slot, value in asked:
-            word, lead = self._words.attributes[value], slots[slot - 1].lead if slot else ""
+            word, lead = self._word(value), slots[slot - 1].lead if slot else ""
             if lead == "for" and " " not in word and random.random() < 0.3:
                 before.insert(0, word)
             elif lead:
