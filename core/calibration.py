@@ -6,13 +6,14 @@ between knots are interpolated, so the map rises strictly and never changes a ra
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import isotonic_regression
 
 Doubles = npt.NDArray[np.float64]
+BEYOND = 1e-3  # slope above the last knot: rankings stay
 _FIRST_RUN, _GROWTH = 50, 1.2  # pairs in the run of the highest scores; each run below is longer
 
 
@@ -25,25 +26,28 @@ class Calibration(NamedTuple):
     def apply(self, scores: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """Interpolated; below the first knot the line to (0, 0), above the last its value and a trace of the score."""
         x, y = np.append(0.0, self.scores), np.append(0.0, self.relevances)
-        beyond = np.maximum(scores - x[-1], 0.0) * 1e-3
+        beyond = np.maximum(scores - x[-1], 0.0) * BEYOND
         return np.asarray(np.interp(scores, x, y) + beyond, np.float32)
 
 
-def fit_isotonic(scores: npt.NDArray[np.float32], relevances: Doubles) -> Calibration:
-    """The map that is nearest to the relevances in squares, over runs of scores."""
+def fit_isotonic(
+    scores: npt.NDArray[np.float32], relevances: Doubles, weights: npt.NDArray[Any] | None = None
+) -> Calibration:
+    """The map that is nearest to the relevances in (weighted) squares, over runs of scores."""
     order = np.argsort(scores, kind="stable")[::-1]
+    weight = np.ones(len(order)) if weights is None else weights[order].astype(np.float64)
     edges = [0]
     length = float(_FIRST_RUN)
     while edges[-1] < len(order):
         edges.append(min(edges[-1] + int(length), len(order)))
         length *= _GROWTH
     starts = np.array(edges[:-1], np.int64)
-    counts = np.diff(edges)
-    mean_score = np.add.reduceat(scores[order].astype(np.float64), starts) / counts
-    mean_relevance = np.add.reduceat(relevances[order], starts) / counts
-    levels = isotonic_regression(mean_relevance[::-1], weights=counts[::-1])
-    blocks, weights = levels.blocks[:-1], counts[::-1].astype(np.float64)
-    knot = np.add.reduceat(mean_score[::-1] * weights, blocks) / np.add.reduceat(weights, blocks)
+    total = np.add.reduceat(weight, starts)[::-1]  # from the lowest scores up, as isotonic regression wants them
+    mean_score = np.add.reduceat(scores[order] * weight, starts)[::-1] / total
+    mean_relevance = np.add.reduceat(relevances[order] * weight, starts)[::-1] / total
+    levels = isotonic_regression(mean_relevance, weights=total)
+    blocks = levels.blocks[:-1]
+    knot = np.add.reduceat(mean_score * total, blocks) / np.add.reduceat(total, blocks)
     value = levels.x[blocks]
     alive = (knot > 0) & (value > 0)
     return Calibration(knot[alive].astype(np.float32), value[alive].astype(np.float32))

@@ -4,7 +4,10 @@
     ├── UsageError       2, 400   an option or argument that cannot be
     ├── DataError        3, 422   a data file that is not what it should be
     ├── ModelError       4, 503   a model directory that must not be used
-    └── ResumeError      5, 409   unfinished work that belongs to another run
+    ├── ResumeError      5, 409   unfinished work that belongs to another run
+    ├── TableError       6, 503   a shared table that cannot be reached or must not be used
+    └── ReleaseError     7, 409   a release that cannot be published, found or rolled back to
+        └── GateError    8, 409   a release that is clearly worse than the one being served
 
 The class decides the exit code of the command and the status of the service; the message names the cause
 and, where there is one, the remedy.
@@ -48,3 +51,23 @@ class ResumeError(XregError):
 
     exit_code = 5
     status = 409
+
+
+class TableError(XregError):
+    """A shared table that cannot be reached or must not be used; names the store, never its password."""
+
+    exit_code = 6
+    status = 503
+
+
+class ReleaseError(XregError):
+    """A release that cannot be published, found or rolled back to."""
+
+    exit_code = 7
+    status = 409
+
+
+class GateError(ReleaseError):
+    """A release that is clearly worse than the one being served."""
+
+    exit_code = 8

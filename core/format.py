@@ -35,16 +35,17 @@ def written_aside(target: Path) -> Iterator[Path]:
     try:
         yield aside
         for path in aside.iterdir():
-            _sync(path)
-        _sync(aside)
+            sync(path)
+        sync(aside)
         aside.rename(target)
-        _sync(target.parent)
+        sync(target.parent)
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
         raise
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Until this returns, a file's bytes or a directory's names may be lost when the machine stops."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -88,10 +89,7 @@ def read_manifest(directory: Path, name: str, version: int) -> dict[str, Any]:
         raise ModelError(f"{directory}: no such directory")
     if not path.is_file():
         raise ModelError(f"{directory}: no {MANIFEST}; this is not a finished {name}")
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ModelError(f"{path}: not JSON ({error})") from error
+    manifest = read_json(path)
     if not isinstance(manifest, dict) or manifest.get("format") != name:
         raise ModelError(f"{path}: not the manifest of an {name}")
     if manifest.get("version") != version:
@@ -99,6 +97,13 @@ def read_manifest(directory: Path, name: str, version: int) -> dict[str, Any]:
             f"{path}: format version {manifest.get('version')}; this xreg reads {version}: train again or upgrade"
         )
     return manifest
+
+
+def read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path}: not JSON ({error})") from error
 
 
 def map_arrays(directory: Path, manifest: Mapping[str, Any], checksums: bool) -> Arrays:

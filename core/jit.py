@@ -19,7 +19,7 @@ import numba
 F = TypeVar("F", bound=Callable[..., Any])
 
 _ROOT = Path(__file__).parent.parent
-_SOURCES = sorted([*_ROOT.glob("core/**/*.py"), *_ROOT.glob("training/*.py")])
+_SOURCES = sorted([*_ROOT.glob("core/**/*.py"), *_ROOT.glob("training/**/*.py")])
 
 
 def _cache_directory() -> str | None:

@@ -59,9 +59,18 @@ def claim(work: Path, job: str, resume: bool) -> None:
         raise ResumeError(f"{work} belongs to a run with other data, options or version; remove it to begin anew")
     if not path.exists():
         _clear(work)  # without its job it is nobody's
-        aside = path.with_suffix(".writing")
-        aside.write_text(job)
-        aside.replace(path)
+        save_text(path, job)
+
+
+def claim_or_clear(work: Path, job: str) -> bool:
+    """Make a locked directory ours for a job that runs without a person: what another job left behind is cleared.
+    True where this job was begun before and goes on."""
+    path = work / JOB
+    if path.exists() and path.read_text() == job:
+        return True
+    path.unlink(missing_ok=True)
+    claim(work, job, resume=False)
+    return False
 
 
 def _clear(work: Path) -> None:
@@ -78,6 +87,16 @@ def remove(work: Path) -> None:
     shutil.rmtree(finished, ignore_errors=True)
     work.rename(finished)
     shutil.rmtree(finished)
+
+
+def save_text(path: Path, text: str) -> None:
+    """Write a file aside and rename: it is whole or not there."""
+    aside = path.with_name(f".{path.name}.writing")
+    with aside.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    aside.replace(path)
 
 
 def save_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:

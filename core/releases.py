@@ -1,0 +1,235 @@
+"""A directory of releases: publish, open, roll back, retain.
+
+    RELEASES/2026-11-16T02-00-00Z-3f9a1c0b7d21/   manifest.json and everything that is served; never changed again
+    RELEASES/CURRENT                              the name of the release being served, replaced by rename
+
+A release's name ends in the first digits of its manifest's SHA-256, and the manifest holds the SHA-256 of every file:
+nothing in a release can differ from what was published without being noticed. A release is written aside, synced,
+verified by opening it, renamed, and only then becomes CURRENT: a kill at any moment leaves the old one or the new one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from core.errors import ModelError, ReleaseError, UsageError
+from core.format import MANIFEST, checksum, sync
+
+FORMAT, VERSION = "xreg-release", 1
+_CURRENT, _LOCK = "CURRENT", ".lock"
+_TIME = "%Y-%m-%dT%H-%M-%SZ"
+_NAME = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ-[0-9a-f]{12}")
+Files = dict[str, dict[str, Any]]
+
+
+@contextmanager
+def publishing(releases: Path) -> Iterator[None]:
+    """Nobody else publishes, rolls back or removes releases meanwhile."""
+    with (releases / _LOCK).open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ReleaseError(f"{releases}: another process is publishing; try again when it has finished") from error
+        yield
+
+
+def publish(
+    releases: Path,
+    created: datetime,
+    fields: Mapping[str, Any],
+    fill: Callable[[Path], None],
+    check: Callable[[Path], None],
+) -> str:
+    """Make a release of what `fill` puts into a directory, and the one being served. `check` opens it and raises where
+    it must not be served. Publishing the same again after a kill ends with the same name and bytes."""
+    aside = releases / f".{created.strftime(_TIME)}.writing"
+    with publishing(releases):
+        shutil.rmtree(aside, ignore_errors=True)
+        try:
+            aside.mkdir()
+            fill(aside)
+            name = _describe(aside, created, fields)
+            if not (releases / name).exists():  # else killed between its rename and CURRENT
+                _sync_all(aside)
+                check(aside)
+                aside.rename(releases / name)
+                sync(releases)
+            _point_to(releases, name)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+    return name
+
+
+def _describe(directory: Path, created: datetime, fields: Mapping[str, Any]) -> str:
+    """Write the manifest; returns the name that goes with it."""
+    described = {
+        "format": FORMAT,
+        "version": VERSION,
+        "created": created.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        **fields,
+        "files": describe_files(directory),
+    }
+    data = (json.dumps(described, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+    (directory / MANIFEST).write_bytes(data)
+    return f"{created.strftime(_TIME)}-{hashlib.sha256(data).hexdigest()[:12]}"
+
+
+def describe_files(directory: Path) -> Files:
+    """Bytes and SHA-256 of every file below a directory but its own manifest, by relative path."""
+    return {
+        path: {"bytes": (directory / path).stat().st_size, "sha256": checksum(directory / path)}
+        for path in _paths(directory)
+    }
+
+
+def check_files(directory: Path, files: Any, checksums: bool) -> None:
+    """Refuse a directory whose files are not those that its manifest describes."""
+    if not isinstance(files, dict):
+        raise ModelError(f"{directory / MANIFEST}: no files are described")
+    if different := set(_paths(directory)).symmetric_difference(files):
+        path = sorted(different)[0]
+        raise ModelError(f"{directory / path}: " + ("missing" if path in files else "not in the manifest"))
+    for path, about in files.items():
+        if not isinstance(about, dict) or (directory / path).stat().st_size != about.get("bytes"):
+            raise ModelError(f"{directory / path}: the size differs from the manifest's")
+        if checksums and checksum(directory / path) != about.get("sha256"):
+            raise ModelError(f"{directory / path}: the SHA-256 differs from the manifest's: it was damaged or changed")
+
+
+def _paths(directory: Path) -> list[str]:
+    found = []
+    for path in sorted(directory.rglob("*")):
+        if path.is_symlink():
+            raise ModelError(f"{path}: a link; everything in {directory.name} must be a file of its own")
+        if path.is_file():
+            found.append(path.relative_to(directory).as_posix())
+    return [path for path in found if path != MANIFEST]
+
+
+def read_release(path: Path, verify: bool = True) -> dict[str, Any]:
+    """The manifest of a release whose files are all there; with `verify` also unchanged since it was published."""
+    if not path.is_dir():
+        raise ReleaseError(f"{path}: no such release")
+    try:
+        data = (path / MANIFEST).read_bytes()
+        manifest = json.loads(data)
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path / MANIFEST}: not the manifest of a release ({error})") from error
+    if is_name(path.name) and not path.name.endswith(hashlib.sha256(data).hexdigest()[:12]):
+        raise ModelError(f"{path / MANIFEST}: does not go with the release's name: it was damaged or changed")
+    if not isinstance(manifest, dict) or (manifest.get("format"), manifest.get("version")) != (FORMAT, VERSION):
+        raise ModelError(f"{path / MANIFEST}: not a release of format version {VERSION}, which this xreg reads")
+    check_files(path, manifest.get("files"), verify)
+    return manifest
+
+
+def is_name(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None
+
+
+def listing(releases: Path) -> list[str]:
+    """All releases, oldest first."""
+    return sorted(path.name for path in releases.iterdir() if is_name(path.name) and path.is_dir())
+
+
+def current(releases: Path) -> str | None:
+    """The release being served, or None where nothing was published yet."""
+    if not releases.is_dir():
+        raise ReleaseError(f"{releases}: no such directory")
+    try:
+        name = (releases / _CURRENT).read_text().strip()
+    except FileNotFoundError:
+        return None
+    if not is_name(name) or not (releases / name).is_dir():
+        raise ReleaseError(
+            f"{releases / _CURRENT} says {name[:80]!r}, which is no release here; `xreg rollback` chooses one"
+        )
+    return name
+
+
+def roll_back(releases: Path, to: str | None = None) -> tuple[str | None, str]:
+    """Serve the release before the current one, or the one named; returns (what was served, what is served now)."""
+    with publishing(releases):
+        names = listing(releases)
+        try:
+            served = current(releases)
+        except ReleaseError:  # CURRENT is broken: this is how it is mended
+            served = None
+        if to is None:
+            older = [name for name in names if served is None or name < served]
+            if not older:
+                raise ReleaseError(f"{releases}: there is no release before {served or 'the current one'}")
+            to = older[-1]
+        if to not in names:
+            raise UsageError(f"{to!r} is no release in {releases}; `xreg releases` lists them")
+        read_release(releases / to)
+        _point_to(releases, to)
+    return served, to
+
+
+def retain(releases: Path, keep: int, days: float | None, now: datetime) -> list[str]:
+    """Remove releases beyond the newest `keep` and, if given, older than `days`; never the one being served or the one
+    before it. Returns what was removed."""
+    with publishing(releases):
+        names, served = listing(releases), current(releases)
+        safe = {served, *[name for name in names if served is not None and name < served][-1:]}
+        removed = []
+        for position, name in enumerate(names):
+            old = days is not None and now - created_at(name) > timedelta(days=days)
+            if name not in safe and (old or len(names) - position > keep):
+                _remove(releases, name)
+                removed.append(name)
+        for leftover in releases.glob(".*.removing"):
+            shutil.rmtree(leftover, ignore_errors=True)
+    return removed
+
+
+def created_at(name: str) -> datetime:
+    return datetime.strptime(name.rpartition("-")[0], _TIME).replace(tzinfo=UTC)
+
+
+def _remove(releases: Path, name: str) -> None:
+    """Take the name away before the contents: a kill in between leaves no half release."""
+    aside = releases / f".{name}.removing"
+    (releases / name).rename(aside)
+    shutil.rmtree(aside)
+
+
+def _point_to(releases: Path, name: str) -> None:
+    aside = releases / f".{_CURRENT}.writing"
+    aside.write_text(f"{name}\n")
+    sync(aside)
+    aside.replace(releases / _CURRENT)
+    sync(releases)
+
+
+def _sync_all(directory: Path) -> None:
+    for folder, _, files in os.walk(directory):
+        for file in files:
+            sync(Path(folder) / file)
+        sync(Path(folder))
+
+
+def link(source: Path, target: Path) -> None:
+    """The same file, or the same files of a directory, under another name, without copying them; where the file system
+    has no links, copies."""
+    if source.is_dir():
+        target.mkdir(parents=True, exist_ok=True)
+        for path in source.iterdir():
+            link(path, target / path.name)
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)

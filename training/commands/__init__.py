@@ -1,0 +1,1 @@
+"""What the `xreg` command does, by kind of work."""

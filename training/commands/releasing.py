@@ -1,0 +1,228 @@
+"""Commands of the release: publish it, look at it, go back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table as Shown
+
+from core.errors import UsageError
+from core.labelwise import Labelwise
+from training.commands.options import (
+    FILE,
+    PATH,
+    chosen_params,
+    factor_option,
+    reported,
+    threads_option,
+    training_options,
+)
+from training.display import answers, notes, progress_bar
+
+_releases = click.option(
+    "--releases", type=PATH, required=True, envvar="XREG_RELEASES", show_envvar=True, help="Directory of the releases."
+)
+_force = click.option("--force", is_flag=True, help="Publish although the gate refuses; the manifest says so.")
+_data = click.option("--data", type=PATH, required=True, help="A data set that `xreg ingest` made.")
+
+
+@contextmanager
+def _steps(what: str) -> Iterator[Any]:
+    """A progress bar that goes through named steps."""
+    with progress_bar(what, "") as bar:
+        task = bar.add_task("", total=None)
+
+        def on_step(name: str, done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total or None, description=name)
+
+        yield on_step
+
+
+@click.command()
+@_releases
+@click.option("--data", type=PATH, help="A data set that `xreg ingest` made.")
+@click.option("--table-only", is_flag=True, help="No training: fill the table anew for the catalogue of --ads.")
+@click.option("--ads", type=FILE, help="With --table-only: the catalogue as it is now.")
+@click.option("--top", type=int, default=None, help="Ads per query in the table.  [default: 50]")
+@factor_option
+@click.option("--tune", "tuned", is_flag=True, help="First choose costs, width, blend and alpha on held-out data.")
+@click.option("--keep", type=click.IntRange(2), default=7, show_default=True, help="Releases to keep.")
+@click.option("--keep-days", type=float, help="Also remove releases older than this.")
+@_force
+@training_options
+@reported
+def refresh(
+    releases: Path, data: Path | None, table_only: bool, ads: Path | None, top: int | None, factor: float, tuned: bool,
+    keep: int, keep_days: float | None, force: bool, threads: int, **options: Any,
+) -> None:  # fmt: skip
+    """The nightly job: train both directions, fill the query→ad table over the current catalogue, judge, publish.
+
+    Killed at any moment and started again, it goes on from the last finished step. A release that is clearly worse than
+    the one being served is not published.
+    """
+    from core.releases import retain
+    from training.fill import TOP
+    from training.refresh import Plan, refresh_table
+    from training.refresh import refresh as run
+    from training.staging import Terms
+
+    if table_only != (ads is not None) or table_only == (data is not None):
+        raise UsageError("give --data DATASET, or --table-only with --ads ADS")
+    with _steps("refresh") as on_step:
+        if ads is not None:
+            name = refresh_table(ads, Terms(releases, threads, force, on_step))
+        elif data is not None:
+            params = chosen_params(**options)
+            plan = Plan(params, replace(params), tuned, Labelwise(TOP if top is None else top, factor))
+            name = run(data, plan, Terms(releases, threads, force, on_step))
+    answers.print(name, soft_wrap=True)
+    for removed in retain(releases, keep, keep_days, datetime.now(UTC)):
+        notes.print(f"removed {removed}")
+
+
+@click.command()
+@_releases
+@_data
+@_force
+@threads_option
+@reported
+def recalibrate(releases: Path, data: Path, force: bool, threads: int) -> None:
+    """Fit merge rule and probability maps anew on the held-out part of a fresh log, without training."""
+    from training.refresh import recalibrate as run
+    from training.staging import Terms
+
+    with _steps("recalibrate") as on_step:
+        name = run(data, Terms(releases, threads, force, on_step))
+    answers.print(name, soft_wrap=True)
+
+
+@click.command()
+@click.argument("model", type=PATH)
+@_data
+@click.option("--out", type=PATH, required=True, help="Directory to write the table to; must not exist.")
+@click.option("--top", type=int, default=None, help="Ads per query.  [default: 50]")
+@factor_option
+@threads_option
+@reported
+def fill(model: Path, data: Path, out: Path, top: int | None, factor: float, threads: int) -> None:
+    """Fill a query→ad table: labelwise inference with MODEL over the whole catalogue of a data set."""
+    import numpy as np
+
+    from training.clicks import open_clicks
+    from training.fill import TOP, fill_table
+
+    if out.exists():
+        raise UsageError(f"{out} exists; remove it or choose another name")
+    clicks = open_clicks(data)
+    known, live = clicks.queries[: clicks.known], np.ones(clicks.ads.num_rows, bool)
+    asked = Labelwise(TOP if top is None else top, factor)
+    with _steps("fill") as on_step:
+        say = lambda done, total: on_step("", done, total)  # noqa: E731  # a name for one line
+        fill_table(model, known, clicks.ad_text, clicks.ads, live, asked, out, threads, say)
+
+
+@click.command()
+@_releases
+@_data
+@click.option("--online", type=PATH, required=True, help="Model of DATASET/online.")
+@click.option("--labelwise", type=PATH, required=True, help="Model of DATASET/labelwise.")
+@click.option("--table", type=PATH, required=True, help="What `xreg fill` wrote.")
+@_force
+@threads_option
+@reported
+def publish(releases: Path, data: Path, online: Path, labelwise: Path, table: Path, force: bool, threads: int) -> None:
+    """Make a release of parts that were trained and filled one by one: judge, pass the gate, publish."""
+    from training.refresh import publish_parts
+    from training.staging import Terms
+
+    with _steps("publish") as on_step:
+        parts = {"online": online, "labelwise": labelwise, "table": table}
+        name = publish_parts(data, parts, Terms(releases, threads, force, on_step))
+    answers.print(name, soft_wrap=True)
+
+
+@click.command()
+@_releases
+@click.option("--to", help="The release to serve.  [default: the one before the current one]")
+@reported
+def rollback(releases: Path, to: str | None) -> None:
+    """Serve an earlier release again."""
+    from core.releases import roll_back
+
+    before, now = roll_back(releases, to)
+    notes.print(f"{before or 'nothing'} → {now}", soft_wrap=True)
+    answers.print(now, soft_wrap=True)
+
+
+@click.command()
+@_releases
+@click.option("--verify", is_flag=True, help="Also check every byte of every release.")
+@reported
+def releases(releases: Path, verify: bool) -> None:
+    """The releases, newest last; the one being served is marked."""
+    from core.errors import XregError
+    from core.releases import current, listing, read_release
+
+    served = current(releases)
+    shown = Shown("release", "kind", "WP@5", "ECE@10", "query coverage", "MB", "state")
+    for name in listing(releases):
+        try:
+            manifest = read_release(releases / name, verify)
+        except XregError as error:
+            shown.add_row(name, "", "", "", "", "", f"[bold red]damaged[/]: {error}")
+            continue
+        figures = manifest["figures"]
+        cells = [
+            f"{figures[key]:.2f}" if key in figures else "" for key in ("WP@5", "ECE@10", "query coverage", "megabytes")
+        ]
+        cells[1] = f"{figures['ECE@10']:.4f}" if "ECE@10" in figures else ""
+        state = ["served"] * (name == served) + ["forced"] * bool(manifest["gate"]["forced"])
+        shown.add_row(name, manifest["kind"], *cells, ", ".join(state))
+    answers.print(shown)
+
+
+@click.group()
+def table() -> None:
+    """The query→ad table of the release being served."""
+
+
+@table.command()
+@click.argument("query")
+@_releases
+@reported
+def get(query: str, releases: Path) -> None:
+    """The ads of QUERY in the table."""
+    from core.catalogue import open_catalogue
+    from core.tables import MappedTable
+    from core.text import normalise
+    from training.staging import served_release
+
+    served = served_release(releases)
+    row = MappedTable.open(served / "table", verify=False).get(normalise(query))
+    if row is None:
+        raise UsageError(f"{normalise(query)!r} is not in the table of {served.name}")
+    catalogue = open_catalogue(served / "catalogue", verify=False)
+    titles = catalogue.texts(["title"])["title"]
+    shown = Shown("ad", "score", "title", title=normalise(query))
+    for ad, score in zip(*row, strict=True):
+        shown.add_row(catalogue.ids.name(int(ad)), f"{score:.4f}", titles[int(ad)].as_py())
+    answers.print(shown)
+
+
+@table.command()
+@click.option("--parquet", type=FILE, required=True, help="File to write: query, rank, ad_id, score.")
+@_releases
+@reported
+def export(parquet: Path, releases: Path) -> None:
+    """Write the whole table as Parquet."""
+    from training.export import export_table
+    from training.staging import served_release
+
+    rows = export_table(served_release(releases), parquet)
+    notes.print(f"{parquet}: {rows} rows")

@@ -1,0 +1,224 @@
+"""The nightly job in one call: train both directions, fill the table over the current catalogue, judge, publish.
+
+Two shorter ways renew what is served without training: `refresh_table` for a changed catalogue, `recalibrate` for a
+fresh log. Both make a new release that shares the unchanged files of the one being served.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from core.catalogue import open_catalogue, renewed, write_catalogue
+from core.engine import Engine
+from core.errors import UsageError
+from core.format import MANIFEST, checksum, read_json, written_aside
+from core.labelwise import Labelwise, OnProgress
+from core.merge import PLAIN
+from core.releases import read_release
+from core.served import Served
+from core.tables import MappedTable
+from core.text import open_vocabulary
+from core.work import save_text, work_of
+from training.catalogue import read_catalogue
+from training.clicks import Clicks, open_clicks
+from training.dataset import read_dataset
+from training.fill import TOP, fill_table
+from training.fit import begin, finish
+from training.gate import compare
+from training.judged import Judged, covered_queries, judge_release
+from training.memory import return_large_arrays
+from training.params import Choice, Params
+from training.staging import KNOWN, Run, Terms, begun, publish_run, served_release
+from training.tune import tune
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What decides which release comes out of which data.
+
+    online, labelwise   hyper-parameters of the two models
+    tuned               first choose costs, width, blend and alpha of both on held-out training data
+    asked               ads per query in the table, and the quotas of labelwise inference
+    """
+
+    online: Params = field(default_factory=Params)
+    labelwise: Params = field(default_factory=Params)
+    tuned: bool = False
+    asked: Labelwise = field(default_factory=lambda: Labelwise(top=TOP))
+
+
+def refresh(data: Path, plan: Plan, terms: Terms) -> str:
+    """From a data set to a published release; returns its name."""
+    return_large_arrays()
+    job = {"kind": "refresh", "data": checksum(_manifest(data)), "plan": asdict(plan)}
+    with begun(terms, job) as run:
+        for direction, params in (("online", plan.online), ("labelwise", plan.labelwise)):
+            _train(data / direction, params, plan.tuned, run.work / direction, terms)
+        clicks = open_clicks(data)
+        if not (run.work / "table").exists():
+            known, live = clicks.queries[: clicks.known], np.ones(clicks.ads.num_rows, bool)
+            model, out = run.work / "labelwise", run.work / "table"
+            fill_table(model, known, clicks.ad_text, clicks.ads, live, plan.asked, out, terms.threads, _filling(terms))
+        parts = {name: run.work / name for name in ("online", "labelwise", "table")}
+        return _publish(run, job, clicks, parts)
+
+
+def publish_parts(data: Path, parts: dict[str, Path], terms: Terms) -> str:
+    """A release of models and a table that were made one by one."""
+    made = {name: checksum(path / MANIFEST) for name, path in parts.items()}
+    job = {"kind": "parts", "data": checksum(_manifest(data)), "parts": made, "plan": asdict(Plan())}
+    with begun(terms, job) as run:
+        return _publish(run, job, open_clicks(data), parts)
+
+
+def _publish(run: Run, job: dict[str, Any], clicks: Clicks, parts: dict[str, Path]) -> str:
+    """Both models and the table are there: catalogue and words beside them, judge, publish."""
+    for name, write in (
+        ("catalogue", lambda aside: write_catalogue(aside, clicks.ads)),
+        ("known", lambda aside: pq.write_table(pa.table({"query": clicks.queries[: clicks.known]}), aside / KNOWN)),
+    ):
+        if not (run.work / name).exists():
+            with written_aside(run.work / name) as aside:
+                write(aside)
+    parts = {**parts, "catalogue": run.work / "catalogue"}
+    judged = _judged(run, clicks, parts)
+    texts = {f"text/{name}": clicks.path / "text" / name for name in ("queries", "ads")}
+    return publish_run(run, job, judged, {**parts, **texts, f"text/{KNOWN}": run.work / "known" / KNOWN})
+
+
+def _manifest(data: Path) -> Path:
+    if not (data / MANIFEST).is_file():
+        raise UsageError(f"{data}: no data set of clicks; `xreg ingest` makes one")
+    return data / MANIFEST
+
+
+def _train(data: Path, params: Params, tuned: bool, out: Path, terms: Terms) -> None:
+    """Train one direction, unless it is there."""
+    if out.exists() and not work_of(out).exists():
+        return
+    dataset, name = read_dataset(data, "train"), f"training, {out.name}"
+    if tuned:
+        choice = out.with_name(f"{out.name}-choice.json")
+        if not choice.exists():
+            trials: list[Any] = []
+
+            def on_trial(trial: Any) -> None:
+                trials.append(trial)
+                terms.on_step(f"tuning, {out.name}", len(trials), 0)
+
+            save_text(choice, json.dumps(asdict(tune(dataset, params, terms.threads, on_trial))))
+        params = Choice(**read_json(choice)).apply(params)
+    begin(dataset, params, out, resume=True)
+    del dataset
+    finish(out, terms.threads, lambda done, total, depth: terms.on_step(name, done, total))
+
+
+def _filling(terms: Terms) -> OnProgress:
+    return lambda done, total: terms.on_step("filling the table", done, total)
+
+
+def _judged(run: Run, clicks: Clicks, parts: dict[str, Path]) -> Judged:
+    """The release in the making, judged on the held-out part beside the one being served."""
+    path = run.work / "judged.json"
+    if not path.exists():
+        run.terms.on_step("judging", 0, 0)
+        served = Served(
+            open_catalogue(parts["catalogue"], verify=False),
+            clicks.query_text,
+            Engine.open(parts["online"], verify=False),
+            MappedTable.open(parts["table"], verify=False),
+            PLAIN,
+        )
+        before = Served.open(run.terms.releases / run.parent) if run.parent else None
+        megabytes = _megabytes(run.terms.releases / run.parent, parts) if run.parent else 0.0, _megabytes(None, parts)
+        judged = judge_release(served, clicks, before, megabytes, run.terms.threads)
+        save_text(path, json.dumps(_with_facts(run, clicks, parts, judged).as_json(), ensure_ascii=False))
+    return Judged.from_json(read_json(path))
+
+
+def _megabytes(release: Path | None, parts: dict[str, Path]) -> float:
+    """Size of these parts, or of the same parts of a release."""
+    return sum(_bytes(path if release is None else release / name) for name, path in parts.items()) / 1e6
+
+
+def _bytes(directory: Path) -> int:
+    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+
+
+def _begun_facts(run: Run) -> dict[str, Any]:
+    return {"name": f"{run.created:%Y-%m-%d %H:%M} UTC", "created": run.created.isoformat(), "parent": run.parent}
+
+
+def _with_facts(run: Run, clicks: Clicks, parts: dict[str, Path], judged: Judged) -> Judged:
+    """What the report says about the run beside what judging found."""
+    rows = len(MappedTable.open(parts["table"], verify=False))
+    more = {
+        "release": {**judged.facts["release"], **_begun_facts(run), "data": clicks.path.name},
+        "sizes": {name: _bytes(path) for name, path in parts.items()},
+        "counts": {"ads": clicks.ads.num_rows, "queries": clicks.known, "table rows": rows},
+        "rejects": clicks.stats.get("rejected", {}),
+        "rows": clicks.stats.get("rows", 0),
+    }
+    return judged._replace(facts={**judged.facts, **more})
+
+
+def refresh_table(ads: Path, terms: Terms) -> str:
+    """A changed catalogue without training: the table is filled anew, everything else is shared with the release being
+    served. Ads that are gone are not answered any more; new ones are in the table."""
+    old = served_release(terms.releases)
+    job = {"kind": "table", "release": old.name, "ads": checksum(ads)}
+    with begun(terms, job) as run:
+        manifest = read_release(old)
+        table, live = renewed(open_catalogue(old / "catalogue"), read_catalogue(ads))
+        if not (run.work / "catalogue").exists():
+            with written_aside(run.work / "catalogue") as aside:
+                write_catalogue(aside, table, live)
+        if not (run.work / "table").exists():
+            queries = pq.read_table(old / "text" / KNOWN)["query"].to_pylist()
+            text, asked = open_vocabulary(old / "text" / "ads"), Labelwise(**manifest["plan"]["asked"])
+            out, say = run.work / "table", _filling(terms)
+            fill_table(old / "labelwise", queries, text, table, live, asked, out, terms.threads, say)
+        parts = {name: old / name for name in ("online", "labelwise", "text")}
+        parts |= {name: run.work / name for name in ("catalogue", "table")}
+        judged = _judged_again(run, old, parts)
+        return publish_run(run, {**job, "plan": manifest["plan"], "data": manifest["data"]}, judged, parts)
+
+
+def _judged_again(run: Run, old: Path, parts: dict[str, Path]) -> Judged:
+    """There are no clicks to judge a new table by: figures and rule stay; the gate looks at its coverage and size."""
+    before, rule = read_release(old, verify=False), Served.open(old, verify=False).rule
+    tables = [MappedTable.open(path, verify=False) for path in (old / "table", parts["table"])]
+    was, now = ({"table queries": float(covered_queries(table))} for table in tables)
+    was["megabytes"], now["megabytes"] = _megabytes(old, parts), _megabytes(None, parts)
+    gate, figures = compare(was, now), {**before["figures"], **now}
+    catalogue, text = open_catalogue(parts["catalogue"], verify=False), open_vocabulary(parts["text"] / "queries")
+    served = Served(catalogue, text, Engine.open(parts["online"], verify=False), tables[1], rule)
+    golden = [{"query": asked["query"], "ads": served.ids(asked["query"])} for asked in before["golden"]]
+    facts = read_json(old / "stats.json")
+    release = {**facts["release"], **_begun_facts(run)}
+    facts["release"] = {**release, "gate": [check._asdict() for check in gate]}
+    facts["previous"] = {name: [was[name], now[name]] for name in was}
+    facts["sizes"] = {name: _bytes(path) for name, path in parts.items()}
+    facts["counts"] = {**facts["counts"], "ads": int(catalogue.live.sum()), "table rows": len(tables[1])}
+    return Judged(rule, figures, gate, golden, facts)
+
+
+def recalibrate(data: Path, terms: Terms) -> str:
+    """Choose the merge rule and its maps anew on the held-out part of a fresh log, without training."""
+    old = served_release(terms.releases)
+    job = {"kind": "recalibration", "release": old.name, "log": checksum(_manifest(data))}
+    with begun(terms, job) as run:
+        manifest, clicks = read_release(old), open_clicks(data)
+        terms.on_step("judging", 0, 0)
+        served, parts = Served.open(old), {name: old / name for name in ("online", "labelwise", "catalogue", "table")}
+        size = _megabytes(None, parts)
+        judged = _with_facts(run, clicks, parts, judge_release(served, clicks, served, (size, size), terms.threads))
+        fields = {**job, "plan": manifest["plan"], "data": manifest["data"]}
+        return publish_run(run, fields, judged, {**parts, "text": old / "text"})

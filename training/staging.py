@@ -1,0 +1,129 @@
+"""A release in the making: the work directory beside the releases, what goes into a release, and the last look at it.
+
+    RELEASES/.refresh/   job.json, begun.json   whose run this is, when it began, what was served then
+                         …                      finished steps, each whole or not there
+
+A run that was killed goes on behind its last finished step and ends byte for byte where an uninterrupted one would.
+What another run left (yesterday's data, other options) is cleared: nobody is there at night to do it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from core import __version__
+from core.errors import ModelError, ReleaseError
+from core.format import read_json
+from core.releases import current, link, publish
+from core.served import RULE, Served
+from core.work import claim_or_clear, locked, remove, save_text
+from training.gate import enforce
+from training.judged import Judged
+from training.report import render_report
+
+OnStep = Callable[[str, int, int], None]  # step, done, total (0: not known)
+KNOWN = "known.parquet"  # in text/: the queries of the labelwise model, by label
+_STAMP = "%Y-%m-%dT%H:%M:%SZ"
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Where a run publishes to and how: on how many threads, past the gate or not, who is told, and what time it is."""
+
+    releases: Path
+    threads: int
+    force: bool = False
+    on_step: OnStep = lambda name, done, total: None
+    now: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run that was begun: where it works, what it publishes to, and what was served when it began."""
+
+    work: Path
+    terms: Terms
+    created: datetime
+    parent: str | None
+
+
+@contextmanager
+def begun(terms: Terms, job: Mapping[str, Any]) -> Iterator[Run]:
+    """The run of a job, new or going on; its work directory goes away when all is well."""
+    releases = terms.releases
+    releases.mkdir(parents=True, exist_ok=True)
+    work = releases / ".refresh"
+    work.mkdir(exist_ok=True)
+    with locked(work):
+        claim_or_clear(work, json.dumps({"xreg": __version__, **job}, indent=1))
+        start = work / "begun.json"
+        if not start.exists():
+            created = (terms.now or datetime.now(UTC)).strftime(_STAMP)
+            save_text(start, json.dumps({"created": created, "parent": current(releases)}))
+        fields = read_json(start)
+        created_at = datetime.strptime(fields["created"], _STAMP).replace(tzinfo=UTC)
+        yield Run(work, terms, created_at, fields["parent"])
+        remove(work)
+
+
+def publish_run(run: Run, job: Mapping[str, Any], judged: Judged, parts: Mapping[str, Path]) -> str:
+    """Pass the gate and publish: parts by their place in the release, rule, figures and report beside them."""
+    run.terms.on_step("publishing", 0, 0)
+    enforce(judged.gate, run.terms.force)
+    forced = any(check.failed for check in judged.gate)
+    facts = {**judged.facts, "release": {**judged.facts["release"], "forced": forced}}
+    fields = {
+        "xreg": __version__,
+        "parent": run.parent,
+        **job,
+        "merge": {"weight": judged.rule.weight, "maps": sorted(judged.rule.maps)},
+        "figures": judged.figures,
+        "gate": {"forced": forced, "checks": [check._asdict() for check in judged.gate]},
+        "golden": judged.golden,
+    }
+
+    def fill(aside: Path) -> None:
+        for place, source in parts.items():
+            _take(source, aside / place, run.terms.releases)
+        (aside / RULE).write_text(json.dumps(judged.rule.as_json(), indent=1) + "\n")
+        (aside / "stats.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        (aside / "report.html").write_text(render_report(facts), encoding="utf-8")
+
+    return publish(run.terms.releases, run.created, fields, fill, lambda aside: check_release(aside, judged.golden))
+
+
+def _take(source: Path, target: Path, releases: Path) -> None:
+    """Linked where the file is ours and never changes, copied where it belongs to somebody else."""
+    if releases in source.parents:
+        link(source, target)
+    elif source.is_dir():
+        shutil.copytree(source, target)
+    else:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+
+
+def check_release(path: Path, golden: list[dict[str, Any]]) -> None:
+    """Open a release as the service does, and ask it what it must know."""
+    served = Served.open(path)
+    for asked in golden:
+        ads = [served.catalogue.ids.name(int(ad)) for ad in served.answer(asked["query"]).merged.ads]
+        if ads != asked["ads"]:
+            raise ModelError(f"{path}: {asked['query']!r} was answered with {ads[:3]}, expected {asked['ads'][:3]}")
+
+
+def served_release(releases: Path) -> Path:
+    """The directory of the release being served; the steps that build on one need it."""
+    name = current(releases)
+    if name is None:
+        raise ReleaseError(
+            f"{releases}: nothing is published yet; `xreg refresh --data DATASET` makes the first release"
+        )
+    return releases / name
