@@ -20,7 +20,7 @@ import numpy.typing as npt
 from core.errors import UsageError
 from core.jit import kernel
 from core.sparse import Csr, Floats, Int32s, Int64s, best_of_rows, take_entries, take_rows, transpose
-from core.text import normalise, words
+from core.text import ad_document, words
 from training.clicks import Clicks
 
 Doubles = npt.NDArray[np.float64]
@@ -45,12 +45,13 @@ def bm25(clicks: Clicks, queries: Sequence[str], k: int) -> Csr:
     the query are not returned."""
     _check(k)
     ids: dict[str, int] = {}
-    texts = (f"{title or ''} {text or ''}" for title, text in zip(*_columns(clicks, "title", "text"), strict=True))
-    postings = _weigh(_count_words((words(normalise(text)) for text in texts), ids, learn=True))
+    titles, texts = (clicks.ads.column(name).to_pylist() for name in ("title", "text"))
+    documents = (ad_document(title or "", text or "") for title, text in zip(titles, texts, strict=True))
+    postings = _weigh(_count_words(map(words, documents), ids, learn=True))
     half = float(postings.values.mean(dtype=np.float64)) if postings.nnz else 1.0
 
     def answer(block: Sequence[str]) -> Csr:
-        asked = _count_words((words(query) for query in block), ids, learn=False)
+        asked = _count_words(map(words, block), ids, learn=False)
         n = asked.n_rows
         counts, ads, scores = np.zeros(n, np.int64), np.empty((n, k), np.int32), np.empty((n, k), np.float32)
         _best_matches(*asked[:3], *postings[:3], half, np.zeros(postings.n_cols, np.float64), counts, ads, scores)
@@ -81,10 +82,6 @@ BASELINES: dict[str, Baseline] = {"popular": popular, "bm25": bm25, "memory": me
 def _check(k: int) -> None:
     if k < 1:
         raise UsageError(f"a baseline returns at least one ad per query; k is {k}")
-
-
-def _columns(clicks: Clicks, *names: str) -> list[list[str | None]]:
-    return [clicks.ads.column(name).to_pylist() for name in names]
 
 
 def _in_blocks(answer: Callable[[Sequence[str]], Csr], queries: Sequence[str], n_ads: int) -> Csr:

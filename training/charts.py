@@ -11,14 +11,15 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from training.markup import Markup, escape, finite, join, tag
+from training.markup import Markup, finite, join, tag
 
 SLOTS = 6  # colours and shapes; a seventh series repeats the first
 NEUTRAL = -1  # a slot in grey
-_WIDTH, _HEIGHT, _TALL = 400, 250, 330
+_WIDTH, _HEIGHT, _TALL = 360, 240, 310
 _TOP, _RIGHT, _BOTTOM = 26, 16, 42
 _CHARACTER = 6.7  # mean width of one at the size of the labels
 _MARKS = 8  # on a line
+_LARGEST = 1e12
 _DISC, _SQUARE = "M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0z", "M-4,-4h8v8h-8z"
 _SHAPES = (
     _DISC,
@@ -41,19 +42,20 @@ STYLE = f"""
 @media screen and (prefers-color-scheme:dark){{:root{{{_DARK}}}}}
 figure.chart{{margin:0;min-width:0}}
 .chart figcaption{{font-weight:600}}
-.chart svg{{display:block;width:100%;height:auto;overflow:visible}}
+.chart svg{{display:block;width:100%;max-width:29rem;height:auto;overflow:visible}}
 .chart text{{font-size:12px;fill:var(--soft)}}
+.chart .value{{font-size:11px}}
 .chart .grid{{stroke:var(--grid);stroke-width:1}}
 .chart .base{{stroke:var(--axis);stroke-width:1}}
 .chart .ideal{{stroke:var(--axis);stroke-width:1.5;stroke-dasharray:5 4}}
 .chart .line{{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}}
 .chart .mark{{stroke:var(--surface);stroke-width:1.5}}
 .chart .thin{{stroke-width:1.25;opacity:.55}}
-.chart .disc{{fill-opacity:.85}}
 .legend{{display:flex;flex-wrap:wrap;gap:.15rem .9rem;margin:.3rem 0 .5rem;padding:0;
 list-style:none;font-size:.875rem;color:var(--soft)}}
 .legend li{{display:flex;align-items:center;gap:.35rem}}
 .legend svg{{display:inline-block;width:.8rem;height:.8rem;flex:none}}
+@media(min-width:34rem){{.chart text{{font-size:11px}}}}
 {"".join(f".f{i}{{fill:var(--s{i})}}.l{i}{{stroke:var(--s{i})}}" for i in range(NEUTRAL, SLOTS))}
 """
 
@@ -144,29 +146,29 @@ def bar_chart(
     slots: Mapping[str, int] | None = None,
 ) -> Markup:
     """Groups of bars from zero, one bar per series in each; a missing value leaves its place free."""
-    values = [v for row in series.values() for v in map(finite, row) if v is not None]
+    values = [v for row in series.values() for v in map(_drawable, row) if v is not None]
     if not values:
         return _empty(title)
     slots = slots or _in_order(series)
-    rise = _scale(y, [0.0, *values], _HEIGHT - _BOTTOM + 14, _TOP)
+    rise = _scale(y, [0.0, *values], _HEIGHT - _BOTTOM + 20, _TOP)
     left = _left(rise)
     room = (_WIDTH - _RIGHT - left) / len(groups)
-    width = min(0.84 * room / len(series), 52.0)
+    width = min((0.92 if len(groups) == 1 else 0.84) * room / len(series), 52.0)
     labelled = width >= 4 + _CHARACTER * max(len(_said(v, y, 3)) for v in values)
     parts = [_axes(Axis(""), y, None, rise)]
     for g, group in enumerate(groups):
         middle = left + (g + 0.5) * room
         parts.append(_text(middle, rise.start + 17, _cut(group, room), "middle"))
         for s, (name, row) in enumerate(series.items()):
-            value = finite(row[g])
+            value = _drawable(row[g])
             if value is not None:
                 from_left = middle + (s - len(series) / 2) * width
                 parts.append(_bar(from_left, width, value, rise, slots[name], f"{group}, {name}: {_said(value, y)}"))
                 if labelled:
                     above = min(rise.at(value), rise.at(0)) - 5
-                    parts.append(_text(from_left + width / 2, above, _said(value, y, 3), "middle"))
+                    parts.append(_text(from_left + width / 2, above, _said(value, y, 3), "middle", "value"))
     about = f"Bars of {y.label} for {', '.join(series)}, grouped by {', '.join(groups)}."
-    return _figure(title, about, [(n, slots[n], _SQUARE) for n in series], parts, _HEIGHT - 14)
+    return _figure(title, about, [(n, slots[n], _SQUARE) for n in series], parts, _HEIGHT)
 
 
 def reliability_chart(
@@ -209,14 +211,23 @@ def _shape(slot: int) -> str:
     return _SHAPES[max(slot, 0) % SLOTS]
 
 
+def _drawable(value: Number) -> Number:
+    """The number if a scale can show it, else None; what is next to nothing is nothing."""
+    number = finite(value)
+    return round(number, 12) if number is not None and abs(number) <= _LARGEST else None
+
+
 def _clean(points: Points, log: bool) -> list[tuple[float, float]]:
-    pairs = [(finite(x), finite(y)) for x, y in points]
+    pairs = [(_drawable(x), _drawable(y)) for x, y in points]
     return sorted((x, y) for x, y in pairs if x is not None and y is not None and (x > 0 or not log))
 
 
 def _weighted(point: tuple[Number, Number, Number]) -> tuple[float, float, float] | None:
-    x, y, weight = map(finite, point)
-    return (x, y, weight) if x is not None and y is not None and weight is not None and weight > 0 else None
+    """The point, if it is one: rates and weights are not negative, and what weighs nothing is not there."""
+    x, y, weight = map(_drawable, point)
+    if x is None or y is None or weight is None or min(x, y) < 0 or weight <= 0:
+        return None
+    return x, y, weight
 
 
 def _scale(axis: Axis, values: Sequence[float], start: float, stop: float) -> Scale:
@@ -264,8 +275,8 @@ def _axes(x: Axis, y: Axis, run: Scale | None, rise: Scale) -> Markup:
     return join(parts)
 
 
-def _text(x: float, y: float, content: str, anchor: str) -> Markup:
-    return Markup(f'<text x="{x:.2f}" y="{y:.2f}" text-anchor="{anchor}">{escape(content)}</text>')
+def _text(x: float, y: float, content: str, anchor: str, kind: str | None = None) -> Markup:
+    return tag("text", content, x=f"{x:.2f}", y=f"{y:.2f}", text_anchor=anchor, class_=kind)
 
 
 def _cut(text: str, room: float) -> str:
@@ -295,7 +306,8 @@ def _figure(title: str, about: str, legend: Iterable[Key], parts: Iterable[Marku
         key = f'<path class="f{_look(slot)}" d="{shape}"/>'
         keys.append(tag("li", Markup(f'<svg viewBox="-6 -6 12 12" aria-hidden="true">{key}</svg>'), name))
     drawing = tag("svg", tag("title", title), tag("desc", about), *parts, viewBox=f"0 0 {_WIDTH} {height}", role="img")
-    return tag("figure", tag("figcaption", title), tag("ul", *keys, class_="legend"), drawing, class_="chart")
+    listed = tag("ul", *keys, class_="legend") if len(keys) > 1 else ""
+    return tag("figure", tag("figcaption", title), listed, drawing, class_="chart")
 
 
 def _empty(title: str) -> Markup:

@@ -65,39 +65,54 @@ def finite(value: object) -> float | None:
 
 
 def count(value: object) -> str:
-    """1234567 → 1 234 567, with narrow spaces that do not break."""
     number = finite(value)
-    return NOTHING if number is None else f"{number:,.0f}".replace(",", "\u202f").replace("-", "−")
+    return NOTHING if number is None else spaced(number, 0)
 
 
-def decimals(name: str) -> int:
-    return 4 if re.split("[^A-Za-z]", name, maxsplit=1)[0] in _FINE or "ECE" in name else 2
+def decimals(name: str, *values: float) -> int:
+    """How many a figure of this name is shown with; whole numbers that are no figure of merit are counts."""
+    said = set(re.split("[^A-Za-z]", name))
+    counts = all(value.is_integer() for value in values) and not _words(name) & (_BETTER_LOW | _BETTER_HIGH)
+    return 4 if said & _FINE else 0 if counts else 2
 
 
 def figure(name: str, value: object) -> str:
     """A figure of merit with as many decimals as its kind has."""
     number = finite(value)
-    return NOTHING if number is None else f"{number:.{decimals(name)}f}".replace("-", "−")
+    return NOTHING if number is None else spaced(number, decimals(name, number))
+
+
+def spaced(value: float, digits: int, sign: str = "") -> str:
+    """1234.5 → 1 234.50, with narrow spaces that do not break and a true minus."""
+    return f"{value:{sign},.{digits}f}".replace(",", "\u202f").replace("-", "−")
 
 
 def percent(share: object, digits: int = 1) -> str:
     number = finite(share)
-    return NOTHING if number is None else f"{100 * number:.{digits}f}\u202f%".replace("-", "−")
+    if number is None:
+        return NOTHING
+    least = 10.0**-digits
+    small = 0 < 100 * number < least / 2
+    return f"< {least:.{digits}f}\u202f%" if small else f"{spaced(100 * number, digits)}\u202f%"
 
 
 def megabytes(size: object) -> str:
     number = finite(size)
     if number is None:
         return NOTHING
-    return "< 0.01" if 0 < number < 5e3 else f"{number / 1e6:,.2f}".replace(",", "\u202f")
+    return "< 0.01" if 0 < number < 5e3 else spaced(number / 1e6, 2)
 
 
 def better(name: str, old: float, new: float) -> bool | None:
     """Whether a change of this figure is to be welcomed; None where it says nothing or there is none."""
-    said = {word.casefold() for word in re.split("[^A-Za-z]", name)}
+    said = _words(name)
     if old == new or not said & (_BETTER_LOW | _BETTER_HIGH):
         return None
     return (new < old) == bool(said & _BETTER_LOW)
+
+
+def _words(name: str) -> set[str]:
+    return {word.casefold() for word in re.split("[^A-Za-z]", name)}
 
 
 def best_of(name: str, values: Iterable[object]) -> float | None:

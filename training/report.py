@@ -41,8 +41,8 @@ p{margin:0}
 dl{display:grid;grid-template-columns:max-content 1fr;gap:.25rem 1.25rem;margin:1.25rem 0 0}
 dt{color:var(--soft)}
 dd{margin:0;overflow-wrap:anywhere}
-.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(9.5rem,1fr));gap:.75rem;margin:1.25rem 0 0}
-.tiles div{border:1px solid var(--rule);border-radius:8px;padding:.75rem .875rem}
+.tiles{display:flex;flex-wrap:wrap;gap:.75rem;margin:1.25rem 0 0}
+.tiles div{flex:1 1 9rem;max-width:16rem;border:1px solid var(--rule);border-radius:8px;padding:.75rem .875rem}
 .tiles p,.tiles small{color:var(--soft);font-size:.875rem;line-height:1.35}
 .tiles strong{display:block;font-size:1.5rem;line-height:1.35;font-weight:650;font-variant-numeric:tabular-nums}
 .tiles small{display:block}
@@ -51,7 +51,7 @@ align-items:start}
 .wide{overflow-x:auto;max-width:46rem}
 *+.wide,*+.note{margin-top:1.25rem}
 h2+.note{margin-top:-.5rem}
-.pair>.wide{margin-top:0}
+.pair>.wide,.pair>.note{margin-top:0}
 .note,.missing{color:var(--soft);font-size:.9375rem;max-width:46rem}
 table{border-collapse:collapse;width:100%;font-size:.9375rem}
 th,td{padding:.4rem .5rem;text-align:left;border-bottom:1px solid var(--rule);vertical-align:middle}
@@ -72,11 +72,12 @@ border-top:1px solid var(--rule)}
 .cards .rate{font-variant-numeric:tabular-nums}
 .cards small{grid-column:1/-1;color:var(--soft);font-size:.8125rem}
 footer{color:var(--soft);font-size:.875rem}
-@media(max-width:34rem){main{padding:1rem .75rem 2rem}header,section{padding:1.125rem 1rem}h1{font-size:1.5rem}
-dl{grid-template-columns:1fr;gap:0}dd{margin:0 0 .5rem}th,td{padding:.4rem .3rem}table{font-size:.875rem}
-thead th{font-size:.8125rem}}
-@media print{:root{--page:#fff}main{max-width:none;padding:0}header,section{border:0;border-radius:0;padding:0 0 1rem}
-figure,tr,.tiles div{break-inside:avoid}h2{break-after:avoid}
+@media(max-width:34rem){main{padding:1rem .75rem 2rem}header,section{padding:1rem .875rem}h1{font-size:1.5rem}
+dl{grid-template-columns:1fr;gap:0}dd{margin:0 0 .5rem}th,td{padding:.4rem .2rem}table{font-size:.8125rem}
+thead th{font-size:.75rem}.tiles strong{font-size:1.25rem}.more{display:none}}
+@media print{:root{--page:#fff;font-size:12px}.pair{grid-template-columns:1fr 1fr}main{max-width:none;padding:0}
+header,section{border:0;border-radius:0;padding:0 0 1rem}
+figure,table,.tiles div{break-inside:avoid}h2{break-after:avoid}
 *{print-color-adjust:exact;-webkit-print-color-adjust:exact}}
 """
 )
@@ -145,8 +146,9 @@ def _about(release: ReleaseFacts) -> list[tuple[str, object]]:
 
 
 def _plain(value: object) -> str:
-    number = finite(value)
-    return f"{number:.4g}" if number is not None else str(value)
+    if isinstance(value, float) or value is None:
+        return NOTHING if finite(value) is None else f"{value:.4g}"
+    return str(value)
 
 
 def _tiles(facts: Facts) -> list[tuple[str, str, str]]:
@@ -168,7 +170,7 @@ def _tiles(facts: Facts) -> list[tuple[str, str, str]]:
     if sizes:
         holds = " · ".join(f"{count(counts[name])} {name}" for name in ("ads", "queries") if name in counts)
         total = sum(finite(size) or 0.0 for size in sizes.values())
-        tiles.append(("Size", f"{megabytes(total)} MB", holds or f"{len(sizes)} parts"))
+        tiles.append(("Size", f"{megabytes(total)}\u00a0MB", holds or f"{len(sizes)} parts"))
     rows, rejects = finite(facts.get("rows")), facts.get("rejects") or {}
     if rows:
         lost = sum(finite(n) or 0.0 for n in rejects.values())

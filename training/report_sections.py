@@ -19,6 +19,7 @@ from training.markup import (
     join,
     megabytes,
     percent,
+    spaced,
     table,
     tag,
 )
@@ -107,22 +108,17 @@ def precision_recall(facts: Facts) -> Markup | None:
     sources, colours = ordered(curves), slots(curves)
     curve = {s: [(p["recall"], p["precision"]) for p in curves[s]] for s in sources}
     by_threshold = {s: [(p["threshold"], p["precision"]) for p in curves[s]] for s in sources}
-    charts = tag(
-        "div",
+    charts = (
         line_chart("Precision by recall", curve, *_PR, colours),
         line_chart("Precision by threshold", by_threshold, Axis("score at least", log=True), _PR[1], colours),
-        class_="pair",
     )
     head = [f"{sources[0]}: score at least", "precision", "recall"]
     rows = [[_short(p["threshold"]), percent(p["precision"]), percent(p["recall"])] for p in _some(curves[sources[0]])]
-    return join(
-        [
-            charts,
-            table(head, rows),
-            _note("One threshold for all queries. Precision: mean relevance of the pairs kept. Recall: share of all "
-                  "relevant pairs that are kept."),
-        ]
-    )  # fmt: skip
+    said = _note(
+        "One threshold for all queries. Precision: mean relevance of the pairs kept. Recall: share of all relevant "
+        "pairs that are kept."
+    )
+    return tag("div", *charts, table(head, rows), said, class_="pair")
 
 
 def _short(value: Number) -> str:
@@ -157,10 +153,9 @@ def sizes(facts: Facts) -> Markup | None:
     parts, counts = facts.get("sizes") or {}, facts.get("counts") or {}
     if not parts and not counts:
         return None
-    total = sum(finite(size) or 0.0 for size in parts.values())
-    rows: list[list[object]] = [
-        [p, _meter(size, max(parts.values(), default=1)), megabytes(size)] for p, size in parts.items()
-    ]
+    bytes_of = {part: finite(size) or 0.0 for part, size in parts.items()}
+    total, most = sum(bytes_of.values()), max(bytes_of.values(), default=0.0)
+    rows: list[list[object]] = [[part, _meter(bytes_of[part], most), megabytes(size)] for part, size in parts.items()]
     rows.append([tag("strong", "all"), "", tag("strong", megabytes(total))])
     tables = [table(["part", "", "MB"], rows, 2)] if parts else []
     tables += [table(["what", "how many"], [[name, count(n)] for name, n in counts.items()])] if counts else []
@@ -188,7 +183,7 @@ def _difference(name: str, old: Number, new: Number) -> list[object]:
     if was is None or now is None:
         return [figure(name, old), figure(name, new), NOTHING, ""]
     relative = f" ({_signed(100 * (now - was) / abs(was), 1)}\u202f%)" if was else ""
-    change = f"{_signed(now - was, decimals(name))}{relative}"
+    change = join([_signed(now - was, decimals(name, was, now)), tag("span", relative, class_="more")])
     welcome = better(name, was, now)
     verdict = tag("span", {True: "better", False: "worse", None: ""}[welcome], class_=_mood(welcome))
     return [figure(name, was), figure(name, now), change, verdict]
@@ -199,8 +194,7 @@ def _mood(welcome: bool | None) -> str | None:
 
 
 def _signed(value: float, digits: int) -> str:
-    shown = f"{value:+.{digits}f}"
-    return shown.replace("-", "−") if float(shown) else f"±{abs(value):.{digits}f}"
+    return spaced(value, digits, "+") if round(value, digits) else spaced(0.0, digits)
 
 
 def rejected(facts: Facts) -> Markup | None:
@@ -210,7 +204,7 @@ def rejected(facts: Facts) -> Markup | None:
     n = sum(finite(v) or 0 for v in rejects.values())
     of = f" of {count(rows)} rows ({percent(n / rows, 2)})" if rows else " rows"
     if not n:
-        return _note(f"None{of.partition(' (')[0]} had to be rejected.")
+        return _note("No row had to be rejected" + (f"; {count(rows)} were read." if rows else "."))
     falling = sorted(rejects.items(), key=lambda item: (-(finite(item[1]) or 0), item[0]))
     most = falling[0][1]
     lines = [
