@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from core import __version__
-from training.commands import learning
+from training.commands import gathering, learning, releasing
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -14,7 +14,16 @@ def main() -> None:
     """Extreme regression for dynamic search advertising.
 
     \b
-    From data to answers:
+    From click logs to a served release:
+      xreg synth market                        made-up ads, queries and clicks to play with
+      xreg ingest --events market/events.parquet --ads market/ads.csv --out clicks
+      xreg refresh --data clicks --releases releases
+      xreg table get "throne" --releases releases
+      xreg releases --releases releases        what is there, what is served
+      xreg rollback --releases releases        serve the one before again
+
+    \b
+    From matrices to answers:
       xreg make-data shop --labels 2000        made-up data to play with
       xreg train shop --out shop.model         train a model
       xreg evaluate shop.model shop            how good is it?
@@ -23,12 +32,21 @@ def main() -> None:
       xreg labelwise shop.model shop --out best.parquet
                                                the best points of every label
 
-    A data set is a directory with a train and a test part, or one file: the text formats of the Extreme
-    Classification Repository, plain or gzipped, or scipy .npz pairs.
+    A data set of matrices is a directory with a train and a test part, or one file: the text formats of the Extreme
+    Classification Repository, plain or gzipped, or scipy .npz pairs. Each direction of an ingested log is one.
     """
 
 
 for command in (
+    gathering.ingest,
+    gathering.synth,
+    releasing.refresh,
+    releasing.recalibrate,
+    releasing.fill,
+    releasing.publish,
+    releasing.rollback,
+    releasing.releases,
+    releasing.table,
     learning.train,
     learning.tune,
     learning.evaluate,

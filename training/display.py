@@ -5,7 +5,8 @@ Answers go to standard output, everything else to standard error, so that answer
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE
@@ -57,6 +58,16 @@ def show_figures(figures: dict[str, float]) -> None:
         cells = [_number(figures[f"{name}@{cut}"]) if f"{name}@{cut}" in figures else "" for cut in cuts]
         table.add_row(name, *cells, _number(figures[name]) if name in figures else "")
     answers.print(table)
+
+
+def show_stats(out: Path, stats: Mapping[str, Any]) -> None:
+    """What an ingest read, and what came of it."""
+    parts = ", ".join(
+        f"{name} {stats[name]:,}" for name in ("rows", "queries", "ads") if isinstance(stats.get(name), int)
+    )
+    notes.print(f"{out}: {parts}", soft_wrap=True)
+    for reason, n in stats.get("rejected", {}).items():
+        notes.print(f"  rejected, {reason}: {n:,}")
 
 
 def show_answer(point: int, answer: Any, truth: Any, scale: float) -> None:

@@ -33,7 +33,7 @@ class IngestOptions:
     hold_out: float = 0.1
     since: str | None = None
     min_impressions: float = 1
-    min_clicks: float = 1
+    min_clicks: float = 0
     prior: tuple[float, float] | None = None
     share_prior: float = 1.0
     positions: int = 20

@@ -37,7 +37,11 @@ def plain(model: dict[int, float], table: dict[int, float], rule: MergeRule, k: 
         if source in rule.maps:
             knots = [(0.0, 0.0), *zip(*(part.tolist() for part in rule.maps[source]), strict=True)]  # type: ignore[index]
             score = next(
-                (y0 + (y1 - y0) * (score - x0) / (x1 - x0) for (x0, y0), (x1, y1) in zip(knots, knots[1:]) if score < x1),
+                (
+                    y0 + (y1 - y0) * (score - x0) / (x1 - x0)
+                    for (x0, y0), (x1, y1) in zip(knots, knots[1:])
+                    if score < x1
+                ),
                 min(knots[-1][1] + (score - knots[-1][0]) * 1e-3, 1.0),
             )
         found.append((ad, score, source))
