@@ -3,7 +3,7 @@
 One blob of UTF-8 and its pointers give the name of an id; the sorted 64-bit hashes and the ids in their order give the
 id of a name. The text decides, the hash only leads to it: all names of one hash are walked and compared. A dict would
 be faster, but every process would build and keep its own; these pages are shared, and ready when the file is mapped.
-Bisecting a memoryview takes 1.3 µs at 1M names, no more than NumPy's search or a kernel, and compiles nothing.
+Bisecting a memoryview takes 1.3 … 1.8 µs at 1M names, like NumPy's search or a kernel, and compiles nothing.
 """
 
 from __future__ import annotations

@@ -118,19 +118,17 @@ class _Fill:
     def _write(self, batch: list[tuple[str, Row]]) -> Iterator[Command]:
         """Rows; a time to live for every bucket when it comes to be, and anew when much of it has passed."""
         if time.monotonic() - self._renewed > self._filling.unfinished / 4:
-            self._expiring.clear()
             self._renewed = time.monotonic()
-            for bucket in range(self._sizes.n_buckets):
-                yield self._expire(self._bucket(bucket))
+            yield from (self._expire(key) for key in self._expiring)
         for query, row in batch:
             raw = query.encode()
             key = self._bucket(self._sizes.bucket_of(raw))
             yield ("HSET", key, raw, packed(row))
             if key not in self._expiring:
+                self._expiring.add(key)
                 yield self._expire(key)
 
     def _expire(self, key: str) -> Command:
-        self._expiring.add(key)
         return ("EXPIRE", key, self._filling.unfinished)
 
     def _bucket(self, bucket: int) -> str:

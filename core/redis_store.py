@@ -125,6 +125,7 @@ class Store:
 def _connected(url: str, timeout: float) -> Redis | RedisCluster:
     """A client of the server at a URL; where that is a node of a cluster, of the cluster."""
     options: dict[str, Any] = {"socket_timeout": timeout, "socket_connect_timeout": timeout}
+    options["protocol"] = 2  # which every server speaks
     options["retry"] = Retry(NoBackoff(), 1)  # a connection that the server had closed is opened again, once
     client = Redis.from_url(url, **options)
     try:

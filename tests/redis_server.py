@@ -59,11 +59,5 @@ def _wait_until_ready(port: int, cluster: bool, process: subprocess.Popen[Any], 
                 time.sleep(0.02)
         if cluster:
             client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-            while b"cluster_state:ok" not in _bytes(client.execute_command("CLUSTER", "INFO")):
+            while b"cluster_state:ok" not in client.execute_command("CLUSTER", "INFO"):
                 time.sleep(0.02)
-
-
-def _bytes(answer: Any) -> bytes:
-    if isinstance(answer, dict):
-        return b"\n".join(f"{name}:{value}".encode() for name, value in answer.items())
-    return bytes(answer)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from redis import Redis
 
 from core.redis_fill import Filling, fill_redis
 from core.redis_table import RedisTable
@@ -15,6 +17,8 @@ from tests.strategies import TableRows
 
 Make = Callable[[TableRows], Table]
 _NUMBER = count()
+OLD: TableRows = {f"query {i}": [(i, 0.5)] for i in range(600)}
+NEW: TableRows = {f"query {i}": [(i + 1, 0.25)] for i in range(300, 1200)}
 
 
 def fresh_name() -> str:
@@ -77,3 +81,14 @@ def contents(table: Table) -> TableRows:
     found = {query: plain(row) or [] for query, row in table.rows()}
     assert len(found) == len(table)
     return found
+
+
+def raw(url: str) -> Redis:
+    return Redis.from_url(url)
+
+
+def lives(url: str, name: str, version: str) -> list[int]:
+    """Seconds to live of every bucket of a version; −1: for ever."""
+    with raw(url) as client:
+        keys: Any = client.keys(f"xreg:{name}:{version}:*")
+        return [int(client.ttl(key)) for key in keys]
