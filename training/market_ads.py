@@ -19,8 +19,8 @@ from training.market_phrases import BRAND_HEADS, BRAND_TAILS, LINES, SERVICE_TAL
 from training.market_words import Category, Kind, Language, Slot
 
 SLOTS = 5  # a type's own uses, then the attributes of its category
-APPEAL = 0.45  # at most this much of the logit is the brand's …
-QUALITY = 0.3  # … and this much the ad's
+APPEAL = 0.6  # at most this much of the logit is the brand's …
+QUALITY = 0.4  # … and this much the ad's
 _USE = Slot("", ())
 _PLACES = ("in", "to", "from")
 

@@ -20,16 +20,16 @@ from training.market_words import Language
 
 BASE_RATE = 0.0005
 FLOOR = 0.002
-HIGHEST = 0.6  # × σ(logit)
-START = -0.9
+HIGHEST = 0.58  # × σ(logit)
+START = -1.1
 SHELF, KIN, OTHER_OF_BRAND = (
     -0.7,
     -2.0,
     -2.6,
 )  # asked for the shelf; the type it is compared with; the brand's other types
 UNRELATED = -20.0
-BRAND, LINE, ATTRIBUTE = (0.6, -1.8), (0.5, -1.1), (0.35, -1.8)  # met, not met
-SILENT = -1.2  # an attribute that was asked for and is not mentioned
+BRAND, LINE, ATTRIBUTE = (0.5, -2.0), (0.4, -1.7), (0.3, -2.4)  # met, not met
+SILENT = -1.75  # an attribute that was asked for and is not mentioned
 _INTENTS = 512  # of a category at a time
 
 
