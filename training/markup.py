@@ -14,8 +14,9 @@ from collections.abc import Iterable, Sequence
 NOTHING = "–"  # in the place of a figure that is not there
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 _FINE = {"XMAD", "XRMSE", "MAD", "regret", "AUPRC", "ECE"}  # shown with four decimals; the others are percentages
-_BETTER_LOW = {"xmad", "xrmse", "mad", "regret", "ece", "size", "bytes", "mb", "rejects", "rejected"}
-_BETTER_HIGH = {"wp", "ndcg", "p", "tau", "auprc", "coverage", "precision", "recall"}
+_BETTER_LOW = {"xmad", "xrmse", "mad", "regret", "ece", "size", "bytes", "mb", "megabytes", "rejects", "rejected"}
+_BETTER_HIGH = {"wp", "ndcg", "p", "tau", "auprc", "coverage", "precision", "recall", "queries"}
+_COUNTS = {"queries", "ads", "rows", "pairs"}
 
 
 class Markup(str):
@@ -70,10 +71,10 @@ def count(value: object) -> str:
 
 
 def decimals(name: str, *values: float) -> int:
-    """How many a figure of this name is shown with; whole numbers that are no figure of merit are counts."""
-    said = set(re.split("[^A-Za-z]", name))
-    counts = all(value.is_integer() for value in values) and not _words(name) & (_BETTER_LOW | _BETTER_HIGH)
-    return 4 if said & _FINE else 0 if counts else 2
+    """How many a figure of this name is shown with; whole numbers of things, or of nothing we know, have none."""
+    said, known = set(re.split("[^A-Za-z]", name)), (_BETTER_LOW | _BETTER_HIGH) - _COUNTS
+    counted = all(value.is_integer() for value in values) and not _words(name) & known
+    return 4 if said & _FINE else 0 if counted else 2
 
 
 def figure(name: str, value: object) -> str:

@@ -97,7 +97,8 @@ def render_report(facts: Mapping[str, Any]) -> str:
             tag("style", Markup(STYLE)),
         ]
     )
-    foot = tag("footer", "Written by xreg ", release.get("xreg") or "", " from the release’s stats.json.")
+    by = join(["xreg", *([release["xreg"]] if release.get("xreg") else [])], " ")
+    foot = tag("footer", "Written by ", by, " from the release’s stats.json.")
     body = tag("main", _headline(known, release, name), render_sections(known), foot)
     return f'<!DOCTYPE html>\n<html lang="en">{tag("head", head)}{tag("body", body)}</html>\n'
 
@@ -146,6 +147,9 @@ def _about(release: ReleaseFacts) -> list[tuple[str, object]]:
 
 
 def _plain(value: object) -> str:
+    """As one would write it in a sentence."""
+    if isinstance(value, Mapping):
+        return f"({', '.join(f'{key} {_plain(v)}' for key, v in value.items())})" if value else "none"
     if isinstance(value, float) or value is None:
         return NOTHING if finite(value) is None else f"{value:.4g}"
     return str(value)

@@ -126,7 +126,8 @@ def _short(value: Number) -> str:
 
 
 def _some(points: Sequence[Threshold]) -> list[Threshold]:
-    """A table's worth of them, the first and the last included."""
+    """A table's worth of them by rising threshold, the first and the last included."""
+    points = sorted(points, key=lambda p: finite(p["threshold"]) or 0.0)
     last = len(points) - 1
     n = min(_MOST_THRESHOLDS, len(points))
     return [points[round(i * last / max(n - 1, 1))] for i in range(n)]

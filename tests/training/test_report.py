@@ -163,6 +163,9 @@ def test_differences_say_old_new_change_and_whether_it_is_good() -> None:
         ("nDCG@5", 1, 2, True),
         ("coverage", 2, 1, False),
         ("size MB", 1, 2, False),
+        ("megabytes", 1, 2, False),
+        ("table queries", 1, 2, True),
+        ("ECE@10", 0.1, 0.2, False),
         ("ads", 1, 2, None),
         ("WP@1", 1, 1, None),
     ],
@@ -184,6 +187,21 @@ def test_buckets_and_sources_come_in_their_order_whatever_the_order_of_the_facts
     page = section(render_report({"coverage": coverage}), "Coverage by query frequency")
     heads = [data for kind, data in page.texts if kind == "th"]
     assert heads == ["seen", "merged", "model", "unseen", "2–4", "100+", "other"]
+
+
+def test_parts_of_the_merge_rule_are_written_as_in_a_sentence() -> None:
+    merge = {"rule": "mean", "weight": 0.61999, "maps": {"table": 12, "model": 9}, "more": {}, "none": None}
+    said = "mean, weight 0.62, maps (table 12, model 9), more none, none –"
+    assert said in Page(render_report({"release": {"merge": merge}})).text
+
+
+def test_thresholds_of_the_table_rise_and_are_few() -> None:
+    points = [{"threshold": 1 / n, "precision": 0.5, "recall": 0.5} for n in range(1, 41)]
+    page = section(render_report({"precision_recall": {"merged": points}}), "Precision and recall")
+    shown = [float(data) for kind, data in page.texts if kind == "th" and data.startswith(("0", "1"))]
+    assert shown == sorted(shown)
+    assert len(shown) == 8
+    assert (shown[0], shown[-1]) == (0.025, 1.0)
 
 
 def test_an_example_shows_three_ads_and_a_query_without_ads_says_so() -> None:
