@@ -1,11 +1,12 @@
 """How an ad's score from the table and its score from the beam search become one answer.
 
-    both:    weight · table + (1 − weight) · model
-    one:     that score
+    a query in the table:    weight · table + (1 − weight) · model, 0 from a source that does not name the ad;
+                             an ad that the model cannot know (no click of it was trained on): the table's word alone
+    any other query:         the model's word alone
 
-and then, where the release has maps, map of the source(score): the click rate that was seen on held-out data for ads of
-that source with that score. Whether an ad was found by one source or by both says much about it, so each has a map of
-its own. Ads come by falling probability, ties by lower id. The weight and the maps are chosen by training/judge.py.
+and then, where the release has one, a monotone map to the click rate that was seen on held-out data, for queries in the
+table and for others each its own; within an answer it changes no ranking. Ads come by falling probability, ties by
+lower id. The weight and the maps are chosen by training/judge.py.
 """
 
 from __future__ import annotations
@@ -20,13 +21,16 @@ import numpy.typing as npt
 from core.calibration import BEYOND, Calibration
 from core.errors import ModelError
 from core.jit import kernel
-from core.kernels.numbers import UInt64s, key, key_number, key_score
-from core.sparse import Csr, Floats, Int32s, Int64s
+from core.kernels.numbers import NOTHING, UInt64s, key, key_number, key_score
+from core.sparse import Csr, Floats, Int32s
 
-Source = Literal["model", "table", "both"]
-SOURCES: tuple[Source, ...] = ("model", "table", "both")  # a source's number is its place here
+Kind = Literal["tabled", "other"]
+KINDS: tuple[Kind, ...] = ("tabled", "other")  # queries that the table has, and those that it has not
+SOURCES = ("model", "table", "both")  # a source's number is its place here
 _MODEL, _TABLE, _BOTH = 0, 1, 2
 UInt8s = npt.NDArray[np.uint8]
+Bools = npt.NDArray[np.bool_]
+_IDENTITY = Calibration(np.empty(0, np.float32), np.empty(0, np.float32))
 
 
 class Merged(NamedTuple):
@@ -41,15 +45,15 @@ class Merged(NamedTuple):
 
 
 class MergeRule(NamedTuple):
-    """The share of the table where both know an ad, and the maps to click rates by source."""
+    """The table's share, and the maps to click rates by kind of query."""
 
     weight: float
-    maps: Mapping[Source, Calibration]
+    maps: Mapping[Kind, Calibration]
 
     def as_json(self) -> dict[str, Any]:
         maps = {
-            source: {"scores": [float(x) for x in fitted.scores], "relevances": [float(y) for y in fitted.relevances]}
-            for source, fitted in self.maps.items()
+            kind: {"scores": [float(x) for x in fitted.scores], "relevances": [float(y) for y in fitted.relevances]}
+            for kind, fitted in self.maps.items()
         }
         return {"weight": self.weight, "maps": maps}
 
@@ -58,21 +62,21 @@ class MergeRule(NamedTuple):
         """The inverse of `as_json`; refuses numbers that are no rule."""
         try:
             maps = {
-                source: Calibration(np.array(knots["scores"], np.float32), np.array(knots["relevances"], np.float32))
-                for source, knots in fields["maps"].items()
+                kind: Calibration(np.array(knots["scores"], np.float32), np.array(knots["relevances"], np.float32))
+                for kind, knots in fields["maps"].items()
             }
             weight = float(fields["weight"])
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise ModelError(f"these are not the weight and maps of a merge rule: {error}") from error
-        if not set(maps) <= set(SOURCES) or not 0.0 <= weight <= 1.0:
-            raise ModelError(f"a merge rule has maps for {', '.join(SOURCES)} and a weight in 0 … 1, got {weight}")
-        for source, fitted in maps.items():
+        if not set(maps) <= set(KINDS) or not 0.0 <= weight <= 1.0:
+            raise ModelError(f"a merge rule has maps for {' and '.join(KINDS)} and a weight in 0 … 1, got {weight}")
+        for kind, fitted in maps.items():
             if (
                 not _rises(fitted.scores)
                 or not _rises(fitted.relevances)
                 or len(fitted.scores) != len(fitted.relevances)
             ):
-                raise ModelError(f"the knots of the map for {source!r} do not rise")
+                raise ModelError(f"the knots of the map for {kind!r} do not rise")
         return cls(weight, maps)
 
 
@@ -89,38 +93,38 @@ def _rises(knots: Floats) -> bool:
 
 
 class Merger:
-    """A rule, ready to be applied."""
+    """A rule, ready to be applied; `known` says which ads the model was trained on."""
 
-    def __init__(self, rule: MergeRule) -> None:
-        maps = [rule.maps.get(source) for source in SOURCES]
-        self._ptr = np.cumsum([0] + [0 if m is None else len(m.scores) for m in maps])
-        empty = np.empty(0, np.float32)
-        self._x = np.concatenate([empty, *(m.scores for m in maps if m is not None)])
-        self._y = np.concatenate([empty, *(m.relevances for m in maps if m is not None)])
-        self._weight = np.float32(rule.weight)
+    def __init__(self, rule: MergeRule, known: Bools) -> None:
+        self._weight, self._known = np.float32(rule.weight), known
+        self._knots = {kind: rule.maps.get(kind, _IDENTITY) for kind in KINDS}
 
-    def merge(self, model: tuple[Int32s, Floats], table: tuple[Int32s, Floats], k: int) -> Merged:
-        """The k best of both sources; each comes as distinct ads with their scores, in any order."""
+    def merge(self, model: tuple[Int32s, Floats], table: tuple[Int32s, Floats] | None, k: int) -> Merged:
+        """The k best of both sources; each comes as distinct ads with their scores, in any order. None: the table does
+        not have the query."""
+        weight, kind = (np.float32(0.0), KINDS[1]) if table is None else (self._weight, KINDS[0])
+        table = _NO_ADS if table is None else table
         most = len(model[0]) + len(table[0])
         ads, scores, sources = np.empty(most, np.int32), np.empty(most, np.float32), np.empty(most, np.uint8)
-        _merge(*model, *table, self._weight, self._ptr, self._x, self._y, ads, scores, sources)
-        n = min(k, int(np.count_nonzero(scores > 0.0)))
+        x, y = self._knots[kind]
+        _merge(*model, *table, weight, self._known, x, y, ads, scores, sources)
+        n = min(k, int(np.count_nonzero(scores > NOTHING)))
         return Merged(ads, scores, sources).best(n)
 
-    def merge_rows(self, model: Csr, table: Csr, k: int) -> tuple[Csr, UInt8s]:
-        """The same for many queries: rows of probabilities, ids rising, and the source of every entry."""
+    def merge_rows(self, model: Csr, table: Csr, k: int) -> Csr:
+        """The same for many queries: rows of probabilities, ids rising. An empty row: not in the table."""
         parts = []
         for row in range(model.n_rows):
-            of_model, of_table = _row(model, row), _row(table, row)
-            merged = self.merge(of_model, of_table, k)
+            of_table = _row(table, row)
+            merged = self.merge(_row(model, row), of_table if len(of_table[0]) else None, k)
             order = np.argsort(merged.ads)
-            parts.append(Merged(merged.ads[order], merged.scores[order], merged.sources[order]))
-        indptr = np.concatenate([[0], np.cumsum([len(part.ads) for part in parts])]).astype(np.int64)
-        ads, scores, sources = (np.concatenate([Merged(*_NOTHING)[i], *(p[i] for p in parts)]) for i in range(3))
-        return Csr(indptr, ads, scores, model.n_cols), sources
+            parts.append((merged.ads[order], merged.scores[order]))
+        indptr = np.concatenate([[0], np.cumsum([len(ads) for ads, _ in parts])]).astype(np.int64)
+        ads = np.concatenate([_NO_ADS[0], *(part[0] for part in parts)])
+        return Csr(indptr, ads, np.concatenate([_NO_ADS[1], *(part[1] for part in parts)]), model.n_cols)
 
 
-_NOTHING = (np.empty(0, np.int32), np.empty(0, np.float32), np.empty(0, np.uint8))
+_NO_ADS = np.empty(0, np.int32), np.empty(0, np.float32)
 
 
 def _row(rows: Csr, i: int) -> tuple[Int32s, Floats]:
@@ -135,7 +139,7 @@ def _merge(
     table_ads: Int32s,
     table_scores: Floats,
     weight: np.float32,
-    ptr: Int64s,
+    known: Bools,
     x: Floats,
     y: Floats,
     ads: Int32s,
@@ -143,41 +147,32 @@ def _merge(
     sources: UInt8s,
 ) -> None:
     """Fill ads, scores and sources, best first; places that are left over have score 0."""
-    keys, from_table = np.zeros(ads.size, np.uint64), np.zeros(table_ads.size, np.bool_)
-    source_of = np.empty(ads.size, np.uint8)
-    n = 0
+    keys, source_of = np.zeros(ads.size, np.uint64), np.empty(ads.size, np.uint8)
+    from_model = np.zeros(table_ads.size, np.bool_)
+    rest = np.float32(1.0) - weight
     for i in range(model_ads.size):
-        score, source = model_scores[i], _MODEL
+        score, source_of[i] = rest * model_scores[i], _MODEL
         for j in range(table_ads.size):
             if table_ads[j] == model_ads[i]:
-                from_table[j] = True
-                score, source = weight * table_scores[j] + (np.float32(1.0) - weight) * score, _BOTH
-        n = _add(model_ads[i], score, source, ptr, x, y, keys, source_of, n)
+                from_model[j] = True
+                score, source_of[i] = score + weight * table_scores[j], _BOTH
+        keys[i] = key(_mapped(score, x, y), int(model_ads[i]))
+    n = model_ads.size
     for j in range(table_ads.size):
-        if not from_table[j]:
-            n = _add(table_ads[j], table_scores[j], _TABLE, ptr, x, y, keys, source_of, n)
-    order = np.argsort(keys[:n])[::-1]
-    scores[:] = np.float32(0.0)
-    for i in range(n):
-        ads[i], scores[i] = key_number(keys[order[i]]), key_score(keys[order[i]])
-        sources[i] = source_of[order[i]]
+        if not from_model[j]:
+            share = weight if known[table_ads[j]] else np.float32(1.0)
+            keys[n], source_of[n] = key(_mapped(share * table_scores[j], x, y), int(table_ads[j])), _TABLE
+            n += 1
+    _sort(keys[:n], source_of, ads, scores, sources)
 
 
 @kernel()
-def _add(
-    ad: np.int32,
-    score: np.float32,
-    source: int,
-    ptr: Int64s,
-    x: Floats,
-    y: Floats,
-    keys: UInt64s,
-    source_of: UInt8s,
-    n: int,
-) -> int:
-    keys[n] = key(_mapped(score, x[ptr[source] : ptr[source + 1]], y[ptr[source] : ptr[source + 1]]), int(ad))
-    source_of[n] = source
-    return n + 1
+def _sort(keys: UInt64s, source_of: UInt8s, ads: Int32s, scores: Floats, sources: UInt8s) -> None:
+    order = np.argsort(keys)[::-1]
+    scores[:] = np.float32(0.0)
+    for i in range(keys.size):
+        ads[i], scores[i] = key_number(keys[order[i]]), key_score(keys[order[i]])
+        sources[i] = source_of[order[i]]
 
 
 @kernel()

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from xxhash import xxh3_64_intdigest
 
 from core.calibration import Calibration, fit_isotonic
-from core.merge import SOURCES, Merger, MergeRule, Source
+from core.merge import KINDS, Bools, Kind, Merger, MergeRule
 from core.metrics import evaluate, relevance_of
 from core.served import Served
 from core.sparse import Csr, Floats, Int64s, best_of_rows, take_entries, take_rows
@@ -27,7 +27,6 @@ K = 10  # ads per query that are judged
 THRESHOLD = 0.01
 _BINS = 10
 _LEAST_SHOWN = 200  # pairs that a map is fitted on at the least
-_WORTH = 0.5  # points of WP@5 that better probabilities may cost
 
 
 class Bin(NamedTuple):
@@ -53,6 +52,7 @@ class Answers(NamedTuple):
 
     model: Csr
     table: Csr
+    known: Bools  # ads that the model was trained on
 
 
 def held_out(clicks: Clicks) -> tuple[Task, Task]:
@@ -78,7 +78,10 @@ def ask(served: Served, clicks: Clicks, queries: Sequence[str], threads: int) ->
     """Answers of a release, of these data or of others: ads that the data do not know are left out."""
     place = {ad: number for number, ad in enumerate(clicks.ads["ad_id"].to_pylist())}
     number = np.array([place.get(ad, -1) for ad in served.catalogue.ids.all()], np.int32)
-    return Answers(*(_renumbered(rows, number, clicks.ads.num_rows) for rows in served.rows(queries, K, threads)))
+    model, table = (_renumbered(rows, number, clicks.ads.num_rows) for rows in served.rows(queries, K, threads))
+    known = np.zeros(clicks.ads.num_rows, bool)
+    known[number[served.known & (number >= 0)]] = True
+    return Answers(model, table, known)
 
 
 def _renumbered(rows: Csr, number: npt.NDArray[np.int32], n_ads: int) -> Csr:
@@ -89,57 +92,42 @@ def _renumbered(rows: Csr, number: npt.NDArray[np.int32], n_ads: int) -> Csr:
 
 
 def merged(answers: Answers, rule: MergeRule, k: int = K) -> Csr:
-    return Merger(rule).merge_rows(*answers, k)[0]
+    return Merger(rule, answers.known).merge_rows(answers.model, answers.table, k)
 
 
 def choose_rule(answers: Answers, asked: Task) -> MergeRule:
-    """The weight with the best ranking, with maps where they bring probabilities nearer to what was seen.
+    """The weight with the best ranking; maps where they bring probabilities nearer to what was seen.
 
     Maps are judged on queries that they were not fitted on: each of two folds by the maps of the other.
     """
+    merits = {w: evaluate(asked.truth, merged(answers, MergeRule(w, {})), THRESHOLD)["WP@5"] for w in WEIGHTS}
+    plain = MergeRule(max(WEIGHTS, key=lambda w: merits[w]), {})
     fold = np.arange(len(asked.queries)) % 2 == 0
-    best: dict[bool, tuple[float, float, MergeRule]] = {}
-    for mapped in (True, False):
-        for weight in WEIGHTS:
-            rules = [
-                MergeRule(weight, fit_maps(answers, asked, weight, part) if mapped else {}) for part in (~fold, fold)
-            ]
-            scores = _stitched(answers, rules, fold)
-            merit = evaluate(asked.truth, scores, THRESHOLD)["WP@5"]
-            if mapped not in best or merit > best[mapped][0]:
-                final = MergeRule(weight, fit_maps(answers, asked, weight, fold | True) if mapped else {})
-                best[mapped] = merit, calibration_error(reliability(scores, asked, K)), final
-    with_maps, without = best[True], best[False]
-    helps = with_maps[1] < without[1] and with_maps[0] >= without[0] - _WORTH
-    return with_maps[2] if helps and with_maps[2].maps else without[2]
-
-
-def _stitched(answers: Answers, rules: Sequence[MergeRule], fold: npt.NDArray[np.bool_]) -> Csr:
-    """Merged rows, those of the fold by the first rule, the others by the second."""
-    parts = [merged(answers, rule) for rule in rules]
-    lengths = np.where(fold, np.diff(parts[0].indptr), np.diff(parts[1].indptr))
-    row = [np.repeat(fold if i == 0 else ~fold, np.diff(part.indptr)) for i, part in enumerate(parts)]
-    order = np.argsort(np.concatenate([_row_of(part)[row[i]] for i, part in enumerate(parts)]), kind="stable")
-    indices = np.concatenate([part.indices[row[i]] for i, part in enumerate(parts)])[order]
-    values = np.concatenate([part.values[row[i]] for i, part in enumerate(parts)])[order]
-    return Csr(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), indices, values, parts[0].n_cols)
+    crossed = merged(answers, plain)
+    values = crossed.values.copy()
+    for part in (fold, ~fold):
+        judged, maps = part[_row_of(crossed)], fit_maps(answers, asked, plain, ~part)
+        values[judged] = merged(answers, plain._replace(maps=maps)).values[judged]  # a map moves no entry
+    before, after = (
+        calibration_error(reliability(rows, asked, K)) for rows in (crossed, crossed._replace(values=values))
+    )
+    return plain._replace(maps=fit_maps(answers, asked, plain, fold | True)) if after < before else plain
 
 
 def _row_of(rows: Csr) -> Int64s:
     return np.repeat(np.arange(rows.n_rows), np.diff(rows.indptr))
 
 
-def fit_maps(
-    answers: Answers, asked: Task, weight: float, chosen: npt.NDArray[np.bool_]
-) -> Mapping[Source, Calibration]:
-    """From score to click rate for each source, on the chosen queries."""
-    rows, sources = Merger(MergeRule(weight, {})).merge_rows(*answers, k=answers.model.n_cols)
+def fit_maps(answers: Answers, asked: Task, rule: MergeRule, chosen: Bools) -> Mapping[Kind, Calibration]:
+    """From merged score to click rate, for each kind of query, on the chosen queries."""
+    rows = merged(answers, rule._replace(maps={}), k=answers.model.n_cols)
     shown, rate = _seen(rows, asked)
-    usable = (shown > 0) & chosen[_row_of(rows)]
-    maps: dict[Source, Calibration] = {}
-    for number, source in enumerate(SOURCES):
-        if fitted := _fit_map(rows.values, rate, shown, usable & (sources == number)):
-            maps[source] = fitted
+    row = _row_of(rows)
+    tabled = (np.diff(answers.table.indptr) > 0)[row]
+    maps: dict[Kind, Calibration] = {}
+    for kind, of_kind in zip(KINDS, (tabled, ~tabled), strict=True):
+        if fitted := _fit_map(rows.values, rate, shown, (shown > 0) & chosen[row] & of_kind):
+            maps[kind] = fitted
     return maps
 
 

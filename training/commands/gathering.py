@@ -74,8 +74,9 @@ def ingest(
 ) -> None:  # fmt: skip
     """Click logs and a catalogue → a data set with both directions.
 
-    EVENTS are CSV (also .gz) or Parquet with the columns query, ad_id and one of: impressions and clicks; clicked (0/1);
-    relevance (0 … 1); or nothing more: a log of clicks. Optional: position, time. ADS have ad_id, title, text, url.
+    EVENTS are CSV (also .gz) or Parquet with the columns query, ad_id and one of: impressions and clicks; clicked
+    (0/1); relevance (0 … 1); or nothing more: a log of clicks. Optional: position, time.
+    ADS have ad_id, title, text, url.
     """
     from training.ingest import ingest as run
 
