@@ -150,14 +150,14 @@ def _stats_of_log(log: Log, rates: Rates) -> dict[str, Any]:
         "judgements": "relevance is the mean of a pair's judgements",
     }
     by = "time" if log.since is not None else "hash" if rates.options.hold_out > 0 else "none"
-    prior = rates.prior
+    prior, hold_out = rates.prior, None if rates.options.since is not None else rates.options.hold_out
     return {
         "form": log.form,
         "note": says.get(log.form),
         "rows": log.rows,
         "rejected": dict(sorted(log.rejected.items(), key=lambda item: (-item[1], item[0]))),
         "rejected_share": n_rejected / log.rows,
-        "split": {"by": by, "since": log.since, "hold_out": None if log.since else rates.options.hold_out},
+        "split": {"by": by, "since": log.since, "hold_out": hold_out},
         "prior": prior and {"a": prior.a, "b": prior.b, "mean": prior.a / prior.b, "fitted": not rates.options.prior},
         "examination": rates.examination[1 : rates.furthest + 1].tolist() if log.positions else None,
     }

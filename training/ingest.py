@@ -124,10 +124,10 @@ def clean_file(unit: Unit, directory: Path, on_bytes: OnBytes) -> None:
         (aside / "counts.json").write_text(json.dumps({"rows": n_rows, "rejected": rejected}))
 
 
-def time_span(file: Path) -> tuple[int, int] | None:
+def time_span(file: Path, on_bytes: OnBytes) -> tuple[int, int] | None:
     """First and last time of a file, in microseconds; None where it has none."""
     spans = list[int]()
-    for raw in read_raw(file, ["time"], lambda n: None):
+    for raw in read_raw(file, ["time"], on_bytes):
         found = times(raw.columns["time"])
         found = found[found != NO_TIME]
         if len(found):
@@ -189,10 +189,11 @@ class _Run:
         add = self._counter("time span", sum(file.stat().st_size for file in self.files))
 
         def span(file: Path, path: Path) -> list[Task]:
-            if not path.exists():
-                path.with_suffix(".writing").write_text(json.dumps(time_span(file)))
+            if path.exists():
+                add(file.stat().st_size)
+            else:
+                path.with_suffix(".writing").write_text(json.dumps(time_span(file, add)))
                 path.with_suffix(".writing").replace(path)
-            add(file.stat().st_size)
             return []
 
         run_on_threads([partial(span, *each) for each in zip(self.files, spans, strict=True)], self.threads)

@@ -220,7 +220,7 @@ def test_with_times_the_end_of_the_span_is_held_out(tmp_path: Path, ads: Path) -
         rows = [{**ROWS[i], "time": spell(i % 21)} for i in range(600)]
         write_rows(tmp_path / f"{name}.parquet", rows, ALL)
         stats = ingest([tmp_path / f"{name}.parquet"], ads, tmp_path / name, IngestOptions(hold_out=0.25))
-        assert stats["split"] == {"by": "time", "since": "1970-01-16T00:00:00+00:00", "hold_out": None}
+        assert stats["split"] == {"by": "time", "since": "1970-01-16T00:00:00+00:00", "hold_out": 0.25}
         assert stats["test"]["impressions"] == sum(ROWS[i]["impressions"] for i in range(600) if i % 21 >= 15)
 
 
