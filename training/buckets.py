@@ -1,16 +1,16 @@
 """Events counted in little memory: spread over buckets by the hash of the query, then added up bucket by bucket.
 
-    unit      one file of the log → events.arrow: after every batch that was read, one record batch per bucket
-    bucket    all units' record batches of one bucket → rows.arrow, queries.arrow
+    unit      one file of the log → events.arrow: after every batch that was read, one record batch per slot
+    bucket    all units' record batches of some adjacent slots → rows.arrow, queries.arrow
 
-A bucket holds all events of its queries, so what follows (rates, relevances) goes bucket by bucket too. Memory is that
-of a batch, or of the distinct (query, ad, part, position) of a bucket, however long the log is. The hash is xxh3_64 of
-the normalised query: no seed, the same on every machine.
+A slot is the hash modulo 64; a short log needs but one bucket, a long one has a bucket per slot. A bucket holds all
+events of its queries, so what follows (rates, relevances) goes bucket by bucket too. Memory is that of a batch, or of
+the distinct (query, ad, part, position) of a bucket, however long the log is. The hash is xxh3_64 of the normalised
+query: no seed, the same on every machine.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +24,8 @@ import xxhash
 from core.sparse import Int32s, Int64s
 from training.events import Doubles, Events
 
-N_BUCKETS = 64
+N_SLOTS = 64
+ROWS_PER_BUCKET = 1 << 18
 _POSITIONS = 256
 _AT_ONCE = 1 << 19  # rows of a bucket that wait to be added up
 _EVENTS = pa.schema(
@@ -58,7 +59,7 @@ class Split(NamedTuple):
 
 
 def write_events(path: Path, batches: Iterable[Events], split: Split, n_ads: int) -> None:
-    """Spread events over the buckets of one file."""
+    """Spread events over the slots of one file."""
     options = pa.ipc.IpcWriteOptions(compression="lz4")
     with path.open("wb") as file, pa.ipc.new_file(file, _EVENTS, options=options) as writer:
         for events in batches:
@@ -68,7 +69,7 @@ def write_events(path: Path, batches: Iterable[Events], split: Split, n_ads: int
 
 def _spread(events: Events, split: Split, n_ads: int) -> Iterator[pa.RecordBatch]:
     hashes = np.array([xxhash.xxh3_64_intdigest(text.encode()) for text in events.texts], np.uint64)
-    order = np.argsort(hashes % N_BUCKETS, kind="stable")  # queries are numbered anew, bucket by bucket
+    order = np.argsort(hashes % N_SLOTS, kind="stable")  # queries are numbered anew, slot by slot
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
     if split.since is not None and events.time is not None:
@@ -87,7 +88,7 @@ def _spread(events: Events, split: Split, n_ads: int) -> Iterator[pa.RecordBatch
         pa.array(clicks),
     ]
     batch = pa.record_batch(columns, schema=_EVENTS)
-    ends = np.searchsorted((hashes % N_BUCKETS)[order][query], np.arange(N_BUCKETS + 1))
+    ends = np.searchsorted((hashes % N_SLOTS)[order][query], np.arange(N_SLOTS + 1))
     for start, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True):
         yield batch.slice(start, end - start)
 
@@ -100,13 +101,20 @@ def _added_up(key: Int64s, *values: Doubles) -> tuple[npt.NDArray[Any], ...]:
     return key[first], *(np.add.reduceat(v[order], first) if len(first) else v[:0] for v in values)
 
 
-def merge_bucket(units: Iterable[Path], bucket: int, n_ads: int, directory: Path) -> None:
-    """Add up a bucket's events of all units, and write its rows and its queries (sorted) into the directory."""
+def n_buckets(n_rows: int) -> int:
+    """As many as a log of this length needs: a power of two, so that slots fall into them evenly."""
+    return min(N_SLOTS, 1 << max(n_rows // ROWS_PER_BUCKET, 0).bit_length())
+
+
+def merge_bucket(units: Iterable[Path], slots: range, n_ads: int, directory: Path) -> None:
+    """Add up the events of some slots of all units, and write rows and queries (sorted) into the directory."""
     waiting, n_waiting, n_before = list[pa.RecordBatch](), 0, 0
     for path in units:
         with pa.memory_map(str(path)) as file:
             reader = pa.ipc.open_file(file)
-            for i in range(bucket, reader.num_record_batches, N_BUCKETS):
+            for i in range(reader.num_record_batches):
+                if i % N_SLOTS not in slots:
+                    continue
                 waiting.append(reader.get_batch(i))
                 n_waiting += waiting[-1].num_rows
                 if n_waiting > _AT_ONCE + 2 * n_before:
@@ -166,14 +174,9 @@ def column(table: pa.Table, name: str) -> npt.NDArray[Any]:
 
 
 def write_arrow(path: Path, table: pa.Table) -> None:
-    """One record batch, uncompressed so that it can be mapped; aside and renamed."""
-    aside = path.with_suffix(".writing")
-    with aside.open("wb") as file:
-        with pa.ipc.new_file(file, table.schema) as writer:
-            writer.write_table(table.combine_chunks())
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
+    """One record batch, uncompressed so that it can be mapped."""
+    with path.open("wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table.combine_chunks())
 
 
 def open_arrow(path: Path) -> pa.Table:

@@ -16,7 +16,7 @@ from scipy import sparse
 from core import __version__
 from core.errors import DataError
 from core.format import MANIFEST, checksum
-from core.sparse import Csr, take_rows, to_scipy, transpose
+from core.sparse import Csr, Int64s, take_rows, to_scipy, transpose
 from core.text import Vocabulary, build_vocabulary, write_vocabulary
 from training.buckets import open_rows
 from training.catalogue import documents
@@ -51,30 +51,28 @@ def write_clicks(
 ) -> None:
     """Fill a directory with the data set; the manifest comes last."""
     on_progress("writing", 0, _STEPS)
+    queries = number_queries(buckets)
+    if queries.known == 0:
+        raise DataError("every event is held out, none is left to train on; set `since` later or `hold_out` smaller")
     rates = _fit_rates(buckets, log, options)
     on_progress("writing", 1, _STEPS)
-    queries = number_queries(buckets)
     totals = write_pairs(buckets, queries, ads.num_rows, rates)
     on_progress("writing", 2, _STEPS)
-    relevances = [
+    train, test = (
         write_part(directory / f"{part}.parquet", buckets, part, total, ads.num_rows)
         for part, total in zip(PARTS, totals, strict=True)
-    ]
-    if not relevances[0].nnz:
+    )
+    if not train.nnz:
         raise DataError("no pair of the training part has a relevance above 0: no click, or too few (min_clicks)")
     _write_names(directory, ads, queries, totals[0])
     on_progress("writing", 3, _STEPS)
     texts = queries.texts.to_pylist()
-    query_words = build_vocabulary(texts[: queries.known], options.words)
-    write_vocabulary(directory / "text" / "queries", query_words)
-    _write_online(directory / "online", query_words.rows(texts), queries.known, *relevances)
+    query_words = _write_online(directory, texts, queries.known, train, test, options)
     on_progress("writing", 4, _STEPS)
-    spoken, shown = documents(ads), np.flatnonzero(totals[0].shown)
-    ad_words = build_vocabulary((spoken[i] for i in shown), options.words)
-    write_vocabulary(directory / "text" / "ads", ad_words)
-    _write_labelwise(directory / "labelwise", ad_words.rows(spoken), shown, queries.known, *relevances)
+    shown = np.flatnonzero(totals[0].shown)
+    ad_words = _write_labelwise(directory, documents(ads), shown, queries.known, train, test, options)
     on_progress("writing", 5, _STEPS)
-    stats = {**_stats_of_log(log, rates), **_stats_of_parts(log.form, queries, ads, totals, relevances)}
+    stats = {**_stats_of_log(log, rates), **_stats_of_parts(log.form, queries, totals, (train, test))}
     stats["vocabulary"] = {"queries": query_words.n_features, "ads": ad_words.n_features}
     stats["test_queries_without_known_word"] = _unknown_share(query_words, texts, totals[1])
     stats["query_frequency"] = _histogram(totals[0].impressions)
@@ -86,8 +84,9 @@ def write_clicks(
 
 def _fit_rates(buckets: list[Path], log: Log, options: IngestOptions) -> Rates:
     """Examination and prior from the training part; the prior only where it is not given and the log has rates."""
-    examination = np.ones(options.positions + 2)
+    examination, furthest = np.ones(options.positions + 2), 0
     if log.positions:
+        furthest = max(int(rows.position.max(initial=0)) for bucket in buckets for rows in open_rows(bucket))
         examination = fit_examination(lambda: (open_rows(bucket)[0] for bucket in buckets), options.positions)
     prior = None if options.prior is None else Prior(*map(float, options.prior))
     if log.form in ("clicks", "judgements"):
@@ -99,7 +98,7 @@ def _fit_rates(buckets: list[Path], log: Log, options: IngestOptions) -> Rates:
         prior = fit_prior(exposure)
         if prior is None:
             raise DataError("the training part of the log has no clicks; there is nothing to learn from it")
-    return Rates(log.form, examination, prior, options)
+    return Rates(log.form, examination, furthest, prior, options)
 
 
 def _write_names(directory: Path, ads: pa.Table, queries: Queries, train: Totals) -> None:
@@ -108,25 +107,35 @@ def _write_names(directory: Path, ads: pa.Table, queries: Queries, train: Totals
     pq.write_table(pa.table(columns), directory / "queries.parquet", compression="zstd")
 
 
-def _write_online(directory: Path, features: Csr, known: int, train: Csr, test: Csr) -> None:
-    """Points are queries, labels are ads."""
-    directory.mkdir()
+def _write_online(
+    directory: Path, texts: list[str], known: int, train: Csr, test: Csr, options: IngestOptions
+) -> Vocabulary:
+    """Points are queries, labels are ads; the words are those of the known queries."""
+    words = build_vocabulary(texts[:known], options.words)
+    write_vocabulary(directory / "text" / "queries", words)
     trained, asked = np.arange(known), np.flatnonzero(np.diff(test.indptr))
-    _write_matrices(directory, "trn", take_rows(features, trained), take_rows(train, trained))
-    _write_matrices(directory, "tst", take_rows(features, asked), take_rows(test, asked))
-    np.save(directory / "tst_query.npy", asked.astype(np.int32))
+    features, online = words.rows(texts), directory / "online"
+    online.mkdir()
+    _write_matrices(online, "trn", take_rows(features, trained), take_rows(train, trained))
+    _write_matrices(online, "tst", take_rows(features, asked), take_rows(test, asked))
+    np.save(online / "tst_query.npy", asked.astype(np.int32))
+    return words
 
 
 def _write_labelwise(
-    directory: Path, features: Csr, shown: np.ndarray[tuple[int], np.dtype[np.int64]], known: int, train: Csr, test: Csr
-) -> None:
-    """Points are ads, labels are known queries."""
-    directory.mkdir()
+    directory: Path, texts: list[str], shown: Int64s, known: int, train: Csr, test: Csr, options: IngestOptions
+) -> Vocabulary:
+    """Points are ads, labels are known queries; the words are those of the ads that were shown."""
+    words = build_vocabulary((texts[i] for i in shown), options.words)
+    write_vocabulary(directory / "text" / "ads", words)
     trained = np.arange(known)
     by_ad, by_ad_later = (transpose(take_rows(part, trained)) for part in (train, test))
-    _write_matrices(directory, "trn", take_rows(features, shown), take_rows(by_ad, shown))
-    _write_matrices(directory, "tst", features, by_ad_later)
-    np.save(directory / "trn_ad.npy", shown.astype(np.int32))
+    features, labelwise = words.rows(texts), directory / "labelwise"
+    labelwise.mkdir()
+    _write_matrices(labelwise, "trn", take_rows(features, shown), take_rows(by_ad, shown))
+    _write_matrices(labelwise, "tst", features, by_ad_later)
+    np.save(labelwise / "trn_ad.npy", shown.astype(np.int32))
+    return words
 
 
 def _write_matrices(directory: Path, prefix: str, features: Csr, relevance: Csr) -> None:
@@ -141,25 +150,25 @@ def _stats_of_log(log: Log, rates: Rates) -> dict[str, Any]:
         "judgements": "relevance is the mean of a pair's judgements",
     }
     by = "time" if log.since is not None else "hash" if rates.options.hold_out > 0 else "none"
-    prior = rates.prior
+    prior, hold_out = rates.prior, None if rates.options.since is not None else rates.options.hold_out
     return {
         "form": log.form,
         "note": says.get(log.form),
         "rows": log.rows,
         "rejected": dict(sorted(log.rejected.items(), key=lambda item: (-item[1], item[0]))),
         "rejected_share": n_rejected / log.rows,
-        "split": {"by": by, "since": log.since, "hold_out": None if log.since else rates.options.hold_out},
+        "split": {"by": by, "since": log.since, "hold_out": hold_out},
         "prior": prior and {"a": prior.a, "b": prior.b, "mean": prior.a / prior.b, "fitted": not rates.options.prior},
-        "examination": rates.examination[1:].tolist() if log.positions else None,
+        "examination": rates.examination[1 : rates.furthest + 1].tolist() if log.positions else None,
     }
 
 
 def _stats_of_parts(
-    form: Form, queries: Queries, ads: pa.Table, totals: tuple[Totals, Totals], relevances: list[Csr]
+    form: Form, queries: Queries, totals: tuple[Totals, Totals], relevances: tuple[Csr, Csr]
 ) -> dict[str, Any]:
     stats: dict[str, Any] = {
         "queries": {"all": len(queries.texts), "known": queries.known},
-        "ads": {"all": ads.num_rows, "shown": int(totals[0].shown.sum())},
+        "ads": {"all": relevances[0].n_cols, "shown": int(totals[0].shown.sum())},
     }
     for part, total, relevance in zip(PARTS, totals, relevances, strict=True):
         shown, clicks, has_rates = float(total.impressions.sum()), float(total.clicks.sum()), form != "clicks"
@@ -168,7 +177,7 @@ def _stats_of_parts(
             "pairs": int(total.pairs.sum()),
             "relevant_pairs": relevance.nnz,
             "impressions": shown if has_rates else None,
-            "corrected_impressions": total.corrected if has_rates else None,
+            "corrected_impressions": round(total.corrected, 3) if has_rates else None,
             "clicks": clicks,
             "click_rate": clicks / shown if shown and has_rates else None,
         }

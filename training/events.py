@@ -149,12 +149,21 @@ def _rounded(values: Doubles, unit: float, fault: _Faults) -> Doubles:
     return np.rint(np.where(fault.none, values, 0.0) / unit) * unit
 
 
+_BYTES_OF = {
+    pa.string(): pa.binary(),
+    pa.large_string(): pa.large_binary(),
+    pa.string_view(): pa.binary_view(),
+}
+_BYTES = (pa.binary(), pa.large_binary(), pa.binary_view())
+
+
 def _as_bytes(column: pa.Array) -> pa.Array:
+    """Text or bytes of any layout as bytes, unchecked; other values as they are written."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
-    if not (pa.types.is_binary(column.type) or pa.types.is_string(column.type)):
-        column = column.cast(pa.large_string() if pa.types.is_large_string(column.type) else pa.string())
-    return column.cast(pa.binary(), safe=False)
+    if column.type not in _BYTES:
+        column = column.cast(_BYTES_OF[column.type]) if column.type in _BYTES_OF else column.cast(pa.string())
+    return column.cast(pa.binary())
 
 
 def _by_distinct(column: pa.Array, value_of: Callable[[bytes], Any], dtype: npt.DTypeLike, missing: Any) -> Any:

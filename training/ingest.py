@@ -16,6 +16,8 @@ import csv
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
@@ -29,7 +31,7 @@ from core.errors import DataError, UsageError
 from core.executors import Task, run_on_threads
 from core.format import written_aside
 from core.work import claim, locked, remove, work_of
-from training.buckets import N_BUCKETS, Split, merge_bucket, write_events
+from training.buckets import N_SLOTS, Split, merge_bucket, n_buckets, write_events
 from training.catalogue import read_catalogue
 from training.clicks_output import Log, write_clicks
 from training.events import NO_TIME, Events, clean, times
@@ -63,7 +65,8 @@ def ingest(
         claim(work, _job(files, ads, options), resume)
         if not out.exists():  # else the run was killed between its last two steps
             try:
-                _Run(files, layout, catalogue, options, work, out, threads, on_progress).run()
+                told = on_progress or (lambda stage, done, total: None)
+                _Run(files, layout, catalogue, options, work, out, threads, told).run()
             except DataError:
                 remove(work)  # going on would find the same
                 raise
@@ -114,14 +117,17 @@ def clean_file(unit: Unit, directory: Path, on_bytes: OnBytes) -> None:
                     rejected.update(bad.counted())
                     yield good
 
-            write_events(aside / "events.arrow", cleaned(), unit.split, len(ids))
+            try:
+                write_events(aside / "events.arrow", cleaned(), unit.split, len(ids))
+            except pa.ArrowException as error:
+                raise DataError(f"{unit.file}: a column's values cannot be read ({error})") from error
         (aside / "counts.json").write_text(json.dumps({"rows": n_rows, "rejected": rejected}))
 
 
-def time_span(file: Path) -> tuple[int, int] | None:
+def time_span(file: Path, on_bytes: OnBytes) -> tuple[int, int] | None:
     """First and last time of a file, in microseconds; None where it has none."""
     spans = list[int]()
-    for raw in read_raw(file, ["time"], lambda n: None):
+    for raw in read_raw(file, ["time"], on_bytes):
         found = times(raw.columns["time"])
         found = found[found != NO_TIME]
         if len(found):
@@ -129,37 +135,29 @@ def time_span(file: Path) -> tuple[int, int] | None:
     return (min(spans), max(spans)) if spans else None
 
 
+@dataclass
 class _Run:
     """The job's steps, each leaving files that a later run need not make again."""
 
-    def __init__(
-        self,
-        files: list[Path],
-        layout: Layout,
-        catalogue: pa.Table,
-        options: IngestOptions,
-        work: Path,
-        out: Path,
-        threads: int,
-        on_progress: OnProgress | None,
-    ) -> None:
-        self.files, self.layout, self.ads, self.options = files, layout, catalogue, options
-        self.work, self.out, self.threads = work, out, threads
-        self.on_progress, self.lock = on_progress or (lambda stage, done, total: None), Lock()
+    files: list[Path]
+    layout: Layout
+    ads: pa.Table
+    options: IngestOptions
+    work: Path
+    out: Path
+    threads: int
+    on_progress: OnProgress
+    lock: Lock = field(default_factory=Lock)
 
     def run(self) -> None:
         self._write_catalogue()
         split = self._split()
         units = self._clean(split)
         log = self._check(units, split)
-        self._merge(units)
-        buckets = [self._bucket(i) for i in range(N_BUCKETS)]
+        buckets = self._merge(units, n_buckets(log.rows))
         with written_aside(self.out) as aside:
             self._write_rejects(aside / "rejects.csv", units)
             write_clicks(aside, self.ads, buckets, log, self.options, self.on_progress)
-
-    def _bucket(self, i: int) -> Path:
-        return self.work / f"bucket{i:02}"
 
     def _write_catalogue(self) -> None:
         path = self.work / "catalogue.parquet"
@@ -191,13 +189,14 @@ class _Run:
         add = self._counter("time span", sum(file.stat().st_size for file in self.files))
 
         def span(file: Path, path: Path) -> list[Task]:
-            if not path.exists():
-                path.with_suffix(".writing").write_text(json.dumps(time_span(file)))
+            if path.exists():
+                add(file.stat().st_size)
+            else:
+                path.with_suffix(".writing").write_text(json.dumps(time_span(file, add)))
                 path.with_suffix(".writing").replace(path)
-            add(file.stat().st_size)
             return []
 
-        self._run([lambda f=f, p=p: span(f, p) for f, p in zip(self.files, spans, strict=True)])  # type: ignore[misc]
+        run_on_threads([partial(span, *each) for each in zip(self.files, spans, strict=True)], self.threads)
         found = [pair for pair in (json.loads(path.read_text()) for path in spans) if pair is not None]
         if not found:
             raise DataError(f"{self.files[0]}: no row has a time; ISO 8601 or Unix seconds are read")
@@ -217,7 +216,7 @@ class _Run:
                 clean_file(todo, path, add)
             return []
 
-        self._run([lambda f=f, p=p: unit(f, p) for f, p in zip(self.files, paths, strict=True)])  # type: ignore[misc]
+        run_on_threads([partial(unit, *each) for each in zip(self.files, paths, strict=True)], self.threads)
         return paths
 
     def _check(self, units: list[Path], split: Split) -> Log:
@@ -240,20 +239,19 @@ class _Run:
         since = None if split.since is None else time_as_text(split.since)
         return Log(self.layout.form, "position" in self.layout.columns, n_rows, dict(rejected), since)
 
-    def _merge(self, units: list[Path]) -> None:
-        add, n_ads = self._counter("merging", N_BUCKETS), self.ads.num_rows
+    def _merge(self, units: list[Path], count: int) -> list[Path]:
+        paths = [self.work / f"bucket{i:02}" for i in range(count)]
+        add, events, size = self._counter("merging", count), [unit / "events.arrow" for unit in units], N_SLOTS // count
 
         def merge(i: int) -> list[Task]:
-            if not self._bucket(i).exists():
-                with written_aside(self._bucket(i)) as aside:
-                    merge_bucket([unit / "events.arrow" for unit in units], i, n_ads, aside)
+            if not paths[i].exists():
+                with written_aside(paths[i]) as aside:
+                    merge_bucket(events, range(i * size, (i + 1) * size), self.ads.num_rows, aside)
             add(1)
             return []
 
-        self._run([lambda i=i: merge(i) for i in range(N_BUCKETS)])  # type: ignore[misc]
-
-    def _run(self, tasks: list[Task]) -> None:
-        run_on_threads(tasks, self.threads)
+        run_on_threads([partial(merge, i) for i in range(count)], self.threads)
+        return paths
 
     def _write_rejects(self, path: Path, units: list[Path]) -> None:
         """The units' rejects one after the other, as many as may be."""

@@ -201,7 +201,7 @@ def _read_csv(path: Path, columns: Sequence[str], on_bytes: OnBytes) -> Iterator
             head, _, block = block.partition(b"\n")
             names, line = _header(path, head), 2
         n_lines = block.count(b"\n")
-        table = _parse(block, names, columns)
+        table = _parse(block, names, columns) if _is_plain(block, len(names)) else None
         if table is not None and table.num_rows == n_lines:
             rows, malformed = np.arange(line, line + n_lines), list[tuple[int, bytes]]()
         else:
@@ -211,6 +211,13 @@ def _read_csv(path: Path, columns: Sequence[str], on_bytes: OnBytes) -> Iterator
                 raise DataError(f"{path}: lines {line} to {line + n_lines - 1} cannot be read as CSV")
         yield Raw({name: table.column(name).combine_chunks() for name in columns}, rows, malformed)
         line += n_lines
+
+
+def _is_plain(block: bytes, n_fields: int) -> bool:
+    """Whether pyarrow takes as many lines for rows as there are, unless a quote leads it over the end of one: no line
+    ends within a line, and no quote is left open at the end of all."""
+    last = block[block.rfind(b"\n", 0, -1) + 1 : -1].removesuffix(b"\r")
+    return block.count(b"\r") == block.count(b"\r\n") and _as_row(last, n_fields) is not None
 
 
 def _parse(block: bytes, names: list[str], columns: Sequence[str]) -> pa.Table | None:
@@ -237,21 +244,25 @@ def _line_by_line(block: bytes, first: int, n_fields: int) -> tuple[Int64s, list
         line = line.removesuffix(b"\r")
         if not line:
             continue
-        if _n_fields(line) == n_fields:
-            rows.append(number)
-            good.append(line)
-        else:
+        row = _as_row(line, n_fields)
+        if row is None:
             malformed.append((number, line))
+        else:
+            rows.append(number)
+            good.append(row)
     good.append(b"")
     return np.array(rows, np.int64), malformed, b"\n".join(good)
 
 
-def _n_fields(line: bytes) -> int:
-    """Fields of a line; 0 where a quote is not closed on it."""
+def _as_row(line: bytes, n_fields: int) -> bytes | None:
+    """The line as a row with plain quotes; None where it has another number of fields, or a quote is left open."""
     if b'"' not in line and b"\r" not in line:
-        return line.count(b",") + 1
+        return line if line.count(b",") + 1 == n_fields else None
     try:
         parsed = list(csv.reader([line.decode("latin-1"), "end"]))
     except csv.Error:
-        return 0
-    return len(parsed[0]) if len(parsed) == 2 else 0
+        return None
+    if len(parsed) != 2 or len(parsed[0]) != n_fields:
+        return None
+    quoted = ('"' + field.replace('"', '""') + '"' for field in parsed[0])
+    return ",".join(quoted).encode("latin-1")

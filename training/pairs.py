@@ -63,10 +63,11 @@ class Totals:
 
 
 class Rates(NamedTuple):
-    """What turns counts into relevances."""
+    """What turns counts into relevances: examination by position, the furthest that occurs, the prior of rates."""
 
     form: Form
     examination: Doubles
+    furthest: int
     prior: Prior | None
     options: IngestOptions
 
@@ -77,9 +78,9 @@ class Rates(NamedTuple):
         options, enough = self.options, pairs.clicks >= self.options.min_clicks
         if self.form == "clicks":
             return np.where(enough, pairs.clicks / (pairs.impressions + options.share_prior), 0.0)
-        assert self.prior is not None
+        a, b = self.prior or (0.0, 0.0)
         enough &= pairs.shown >= options.min_impressions
-        shrunk = (pairs.clicks + self.prior.a) / (pairs.impressions + self.prior.b)
+        shrunk = (pairs.clicks + a) / (pairs.impressions + b)
         return np.where(enough, np.minimum(shrunk, 1.0), 0.0)
 
 

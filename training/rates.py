@@ -27,6 +27,7 @@ from training.events import Doubles
 
 _SMOOTH = 1.0  # weight of (log e(p) − log e(p−1))² / 2: one click's worth of holding neighbours together
 _PASSES, _TOLERANCE, _LONGEST_STEP = 50, 1e-7, 2.0
+_STRONGEST = 1e4  # impressions that a prior may be worth: where all rates are equal, the likelihood asks for ∞
 _BINS_PER_E = 1000  # exposures are gathered in bins of a thousandth
 
 
@@ -150,8 +151,11 @@ def fit_prior(exposure: Exposure) -> Prior | None:
         return -log_l / n.sum(), -np.array([a * by_a, a * by_a + b * by_b]) / n.sum()
 
     mean = math.log(c.sum() / e_sum)
-    bounds = [(mean - 5.0, mean + 5.0), (math.log(1e-2), math.log(1e7))]
+    bounds = [(mean - 5.0, mean + 5.0), (math.log(1e-2), math.log(_STRONGEST))]
     starts = [np.array([mean, math.log(b)]) for b in (1.0, 30.0, 1000.0)]
-    found = [minimize(loss, s, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-14}) for s in starts]
+    found = [
+        minimize(loss, s, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-15, "gtol": 1e-10})
+        for s in starts
+    ]
     u, v = min(found, key=lambda f: float(f.fun)).x
     return Prior(float(f"{math.exp(u + v):.6g}"), float(f"{math.exp(v):.6g}"))
