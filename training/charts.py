@@ -242,7 +242,7 @@ def _scale(axis: Axis, values: Sequence[float], start: float, stop: float) -> Sc
 def _tick(value: float, ticks: Sequence[float]) -> str:
     """On a log axis; an end that is too near to the power of ten beside it has no text."""
     inner = ticks[1:-1]
-    crowded = any(tick != value and max(tick / value, value / tick) < (ticks[-1] / ticks[0]) ** 0.1 for tick in inner)
+    crowded = any(tick != value and max(tick / value, value / tick) < (ticks[-1] / ticks[0]) ** 0.16 for tick in inner)
     return "" if crowded and value not in inner else f"{value:g}"
 
 

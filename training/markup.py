@@ -71,10 +71,10 @@ def count(value: object) -> str:
 
 
 def decimals(name: str, *values: float) -> int:
-    """How many a figure of this name is shown with; whole numbers of things, or of nothing we know, have none."""
-    said, known = set(re.split("[^A-Za-z]", name)), (_BETTER_LOW | _BETTER_HIGH) - _COUNTS
-    counted = all(value.is_integer() for value in values) and not _words(name) & known
-    return 4 if said & _FINE else 0 if counted else 2
+    """How many a figure of this name is shown with; numbers of things, and whole ones of nothing we know, have none."""
+    said, words = set(re.split("[^A-Za-z]", name)), _words(name)
+    unknown = not words & (_BETTER_LOW | _BETTER_HIGH) and all(value.is_integer() for value in values)
+    return 4 if said & _FINE else 0 if words & _COUNTS or unknown else 2
 
 
 def figure(name: str, value: object) -> str:

@@ -94,11 +94,15 @@ def reliability(facts: Facts) -> Markup | None:
 
 
 def _reliability_chart(source: str, points: Reliability, slot: int) -> Markup:
-    when = {"before calibration": points.get("before") or [], "after calibration": points.get("after") or []}
-    series = {name: [(p["predicted"], p["observed"], p["weight"]) for p in runs] for name, runs in when.items() if runs}
+    before, after = points.get("before") or [], points.get("after") or []
+    runs = {"before calibration": before, "after calibration": after}
+    if before == after:
+        runs = {"not calibrated": after}
+    series = {name: [(p["predicted"], p["observed"], p["weight"]) for p in run] for name, run in runs.items() if run}
     axes = Axis("predicted click rate", percent=True), Axis("observed click rate", percent=True)
-    colours = {"before calibration": NEUTRAL, "after calibration": slot}
-    return reliability_chart(f"Reliability: {source}", series, *axes, colours)
+    colours = {"before calibration": NEUTRAL, "after calibration": slot, "not calibrated": slot}
+    said = ", not calibrated" if before == after else ""
+    return reliability_chart(f"Reliability: {source}{said}", series, *axes, colours)
 
 
 def precision_recall(facts: Facts) -> Markup | None:
@@ -173,10 +177,13 @@ def differences(facts: Facts) -> Markup | None:
     previous = facts.get("previous")
     if not previous:
         return None
-    rows = [[name, *_difference(name, *pair)] for name, pair in previous.items()]
+    same = {name: new for name, (old, new) in previous.items() if figure(name, old) == figure(name, new)}
+    rows = [[name, *_difference(name, *pair)] for name, pair in previous.items() if name not in same]
+    unchanged = [f"{name} {figure(name, value)}" for name, value in same.items()]
     parent = (facts.get("release") or {}).get("parent")
     before = [_note(tag("span", "Compared with ", tag("bdi", parent), "."))] if parent else []
-    return join([*before, table(["figure", "before", "now", "change", ""], rows)])
+    changed = [table(["figure", "before", "now", "change", ""], rows)] if rows else []
+    return join([*before, *changed, _note(f"Unchanged: {', '.join(unchanged)}.") if unchanged else ""])
 
 
 def _difference(name: str, old: Number, new: Number) -> list[object]:

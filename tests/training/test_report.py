@@ -157,6 +157,20 @@ def test_differences_say_old_new_change_and_whether_it_is_good() -> None:
     assert text.endswith("P@1–2.00–")
 
 
+def test_figures_that_did_not_change_are_named_beneath_the_others() -> None:
+    previous = {"WP@5": [60.0, 60.0], "ads": [5, 6], "table queries": [10.0, 10.2]}
+    page = section(render_report({"previous": previous}), "Differences from the last release")
+    assert page.text.endswith("Unchanged: WP@5 60.00, table queries 10.")
+    assert page.count("tr") == 2
+
+
+def test_reliability_without_calibration_is_drawn_once() -> None:
+    run = [{"predicted": 0.1, "observed": 0.2, "weight": 3.0}]
+    source = render_report({"reliability": {"merged": {"before": run, "after": run}}})
+    assert "Reliability: merged, not calibrated" in section(source, "Reliability").text
+    assert section(source, "Reliability").count("path", "mark") == 1
+
+
 @pytest.mark.parametrize(
     ("name", "old", "new", "expected"),
     [
