@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != Path(__file__).resolve().parent]
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
@@ -30,7 +31,7 @@ from scipy import sparse
 from core.engine import Engine
 from core.labelwise import Labelwise, as_rows, best_points
 from core.metrics import evaluate, relevance_of
-from core.releases import current
+from core.releases import current, read_release
 from core.served import Served
 from core.sparse import Csr, best_of_rows, from_scipy, take_entries, take_rows, to_scipy, transpose
 from core.text import normalise
@@ -42,6 +43,7 @@ from training.market_log import PLACES
 
 console = Console(width=120)
 K, THRESHOLD, BINS = 10, 0.01, 10
+_VISITS = 50_000  # of the day that a release serves
 _RARE = 5  # a query seen fewer times than this is rare
 
 
@@ -51,6 +53,7 @@ class Market(NamedTuple):
     clicks: Clicks
     release: Path
     served: Served
+    manifest: dict[str, Any]
     truth: Csr  # queries of the data set × ads
     base: float
     new: np.ndarray[Any, np.dtype[np.int64]]
@@ -88,9 +91,9 @@ def open_market(directory: Path) -> Market:
     shape = len(clicks.queries), clicks.ads.num_rows
     truth = sparse.coo_matrix((table["probability"].to_numpy()[known], (rows[known], ads[known])), shape=shape)
     new = np.array(sorted(place[ad] for ad in about["new_ads"]), np.int64)
-    return Market(
-        clicks, release, Served.open(release), from_scipy(_without_doubles(truth)), float(about["base_rate"]), new
-    )
+    about_release, served = read_release(release), Served.open(release)
+    base = float(about["base_rate"])
+    return Market(clicks, release, served, about_release, from_scipy(_without_doubles(truth)), base, new)
 
 
 def _without_doubles(truth: Any) -> sparse.csr_matrix:
@@ -120,25 +123,58 @@ def accuracy(market: Market) -> dict[str, float]:
         table.add_row(name, *(f"{row[key]:.2f}" for key in ("WP@1", "WP@3", "WP@5", "nDCG@5")), f"{row['XMAD@5']:.4f}")
     console.print(table)
     wp = {name: row["WP@5"] for name, row in figures.items()}
-    ece, mean = calibration_error(market, truth, scores["merged"])
     return {
         **{f"wp5_{name}": value for name, value in wp.items()},
         "merge_gain": wp["merged"] / max(wp["table"], wp["model"]),
         "baseline_gain": wp["merged"] / max(wp[name] for name in BASELINES),
-        "ece": ece,
-        "ece_relative": ece / mean,
+        "ece_log": market.manifest["figures"]["ECE@10"],
     }
 
 
-def calibration_error(market: Market, truth: Csr, scores: Csr) -> tuple[float, float]:
-    """Mean |predicted − true| over ten bins of the ten best answers, and their mean true rate."""
-    top = take_entries(scores, best_of_rows(scores, scores.values, K))
+def calibration(market: Market, when: str) -> dict[str, float]:
+    """Mean |predicted − true| over ten bins of the ten best answers, of queries that no map was fitted on."""
+    _, judged = held_out(market.clicks)
+    truth, answers = take_rows(market.truth, judged.ids), ask(market.served, market.clicks, judged.queries, threads=2)
+    top = merged(answers, market.served.rule, K)
     true = true_rate(market, truth, top)
     bins = np.array_split(np.argsort(top.values, kind="stable"), BINS)
-    for part in bins:
-        console.print(f"   predicted {top.values[part].mean():.4f}   true {true[part].mean():.4f}")
-    errors = [abs(float(top.values[part].mean()) - float(true[part].mean())) for part in bins]
-    return float(np.average(errors, weights=[len(part) for part in bins])), float(true.mean())
+    means = [(float(top.values[part].mean()), float(true[part].mean())) for part in bins]
+    console.print(f"{when}: predicted / true", " ".join(f"{p:.3f}/{t:.3f}" for p, t in means))
+    error = float(np.average([abs(p - t) for p, t in means], weights=[len(part) for part in bins]))
+    return {f"ece{when}": error, f"ece_relative{when}": error / float(true.mean())}
+
+
+def serve_a_day(market: Market, directory: Path) -> None:
+    """A log of what happens when the release serves: queries come as in the held-out part, four of the ten best ads are
+    shown in their order, clicks follow the truth. `xreg recalibrate` then learns from it, as it would every night."""
+    about = json.loads((directory / "market" / "market.json").read_text())
+    random, examination = np.random.default_rng(1), np.array(about["examination"])
+    fitted, _ = held_out(market.clicks)
+    answers = ask(market.served, market.clicks, fitted.queries, threads=2)
+    rows, truth = merged(answers, market.served.rule, K), take_rows(market.truth, fitted.ids)
+    true, asked = true_rate(market, truth, rows), np.bincount(_rows_of(fitted.shown), fitted.shown.values)
+    events: dict[str, list[Any]] = {"query": [], "ad_id": [], "position": [], "clicked": []}
+    ads = market.clicks.ads["ad_id"].to_pylist()
+    visits = random.choice(len(asked), _VISITS, p=asked / asked.sum())
+    for row in visits.tolist():
+        at = np.arange(rows.indptr[row], rows.indptr[row + 1])
+        at = np.sort(random.permutation(at[np.argsort(-rows.values[at], kind="stable")])[: len(examination)])
+        at = at[np.argsort(-rows.values[at], kind="stable")]
+        clicked = random.random(len(at)) < true[at] * examination[: len(at)]
+        events["query"] += [fitted.queries[row]] * len(at)
+        events["ad_id"] += [ads[ad] for ad in rows.indices[at]]
+        events["position"] += range(1, len(at) + 1)
+        events["clicked"] += clicked.astype(int).tolist()
+    pq.write_table(pa.table(events), directory / "day.parquet")
+    _xreg(
+        "ingest", "--events", directory / "day.parquet", "--ads", directory / "market" / "ads.csv",
+        "--out", directory / "day",
+    )  # fmt: skip
+    _xreg("recalibrate", "--data", directory / "day", "--releases", directory / "releases")
+
+
+def _rows_of(rows: Csr) -> np.ndarray[Any, np.dtype[np.int64]]:
+    return np.repeat(np.arange(rows.n_rows), np.diff(rows.indptr))
 
 
 def coverage(market: Market) -> dict[str, float]:
@@ -243,6 +279,9 @@ def main() -> None:
         market = open_market(directory)
         for part in (accuracy, coverage, new_ads):
             results |= part(market)
+        results |= calibration(market, "_first")
+        serve_a_day(market, directory)
+        results |= calibration(open_market(directory), "")
         if data := os.environ.get("XREG_DATA"):
             results |= esci(directory, Path(data))
     console.print(results)

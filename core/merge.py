@@ -1,12 +1,12 @@
 """How an ad's score from the table and its score from the beam search become one answer.
 
-    a query in the table:    weight · table + (1 − weight) · model, 0 from a source that does not name the ad;
-                             an ad that the model cannot know (no click of it was trained on): the table's word alone
+    a query in the table:    weight · table + (1 − weight) · model, 0 from a source that does not name the ad
     any other query:         the model's word alone
 
-and then, where the release has one, a monotone map to the click rate that was seen on held-out data, for queries in the
-table and for others each its own; within an answer it changes no ranking. Ads come by falling probability, ties by
-lower id. The weight and the maps are chosen by training/judge.py.
+Where the release has maps, each source's scores first go through a monotone map to click rates, so that the mean is one
+of comparable numbers, and the result goes through one more, for queries in the table and for others each its own: the
+click rate that was seen on held-out data. Ads come by falling probability, ties by lower id. The weight and the maps
+are chosen by training/judge.py.
 """
 
 from __future__ import annotations
@@ -24,12 +24,11 @@ from core.jit import kernel
 from core.kernels.numbers import NOTHING, UInt64s, key, key_number, key_score
 from core.sparse import Csr, Floats, Int32s
 
-Kind = Literal["tabled", "other"]
-KINDS: tuple[Kind, ...] = ("tabled", "other")  # queries that the table has, and those that it has not
+Map = Literal["model", "table", "tabled", "other"]
+MAPS: tuple[Map, ...] = ("model", "table", "tabled", "other")  # of the sources; of queries in the table and of others
 SOURCES = ("model", "table", "both")  # a source's number is its place here
 _MODEL, _TABLE, _BOTH = 0, 1, 2
 UInt8s = npt.NDArray[np.uint8]
-Bools = npt.NDArray[np.bool_]
 _IDENTITY = Calibration(np.empty(0, np.float32), np.empty(0, np.float32))
 
 
@@ -45,15 +44,15 @@ class Merged(NamedTuple):
 
 
 class MergeRule(NamedTuple):
-    """The table's share, and the maps to click rates by kind of query."""
+    """The table's share, and the maps to click rates."""
 
     weight: float
-    maps: Mapping[Kind, Calibration]
+    maps: Mapping[Map, Calibration]
 
     def as_json(self) -> dict[str, Any]:
         maps = {
-            kind: {"scores": [float(x) for x in fitted.scores], "relevances": [float(y) for y in fitted.relevances]}
-            for kind, fitted in self.maps.items()
+            name: {"scores": [float(x) for x in fitted.scores], "relevances": [float(y) for y in fitted.relevances]}
+            for name, fitted in self.maps.items()
         }
         return {"weight": self.weight, "maps": maps}
 
@@ -62,21 +61,21 @@ class MergeRule(NamedTuple):
         """The inverse of `as_json`; refuses numbers that are no rule."""
         try:
             maps = {
-                kind: Calibration(np.array(knots["scores"], np.float32), np.array(knots["relevances"], np.float32))
-                for kind, knots in fields["maps"].items()
+                name: Calibration(np.array(knots["scores"], np.float32), np.array(knots["relevances"], np.float32))
+                for name, knots in fields["maps"].items()
             }
             weight = float(fields["weight"])
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise ModelError(f"these are not the weight and maps of a merge rule: {error}") from error
-        if not set(maps) <= set(KINDS) or not 0.0 <= weight <= 1.0:
-            raise ModelError(f"a merge rule has maps for {' and '.join(KINDS)} and a weight in 0 … 1, got {weight}")
-        for kind, fitted in maps.items():
+        if not set(maps) <= set(MAPS) or not 0.0 <= weight <= 1.0:
+            raise ModelError(f"a merge rule has maps for {', '.join(MAPS)} and a weight in 0 … 1, got {weight}")
+        for name, fitted in maps.items():
             if (
                 not _rises(fitted.scores)
                 or not _rises(fitted.relevances)
                 or len(fitted.scores) != len(fitted.relevances)
             ):
-                raise ModelError(f"the knots of the map for {kind!r} do not rise")
+                raise ModelError(f"the knots of the map {name!r} do not rise")
         return cls(weight, maps)
 
 
@@ -93,21 +92,21 @@ def _rises(knots: Floats) -> bool:
 
 
 class Merger:
-    """A rule, ready to be applied; `known` says which ads the model was trained on."""
+    """A rule, ready to be applied."""
 
-    def __init__(self, rule: MergeRule, known: Bools) -> None:
-        self._weight, self._known = np.float32(rule.weight), known
-        self._knots = {kind: rule.maps.get(kind, _IDENTITY) for kind in KINDS}
+    def __init__(self, rule: MergeRule) -> None:
+        self._weight = np.float32(rule.weight)
+        self._maps = {name: rule.maps.get(name, _IDENTITY) for name in MAPS}
 
     def merge(self, model: tuple[Int32s, Floats], table: tuple[Int32s, Floats] | None, k: int) -> Merged:
         """The k best of both sources; each comes as distinct ads with their scores, in any order. None: the table does
         not have the query."""
-        weight, kind = (np.float32(0.0), KINDS[1]) if table is None else (self._weight, KINDS[0])
+        weight, last = (np.float32(0.0), self._maps["other"]) if table is None else (self._weight, self._maps["tabled"])
         table = _NO_ADS if table is None else table
         most = len(model[0]) + len(table[0])
         ads, scores, sources = np.empty(most, np.int32), np.empty(most, np.float32), np.empty(most, np.uint8)
-        x, y = self._knots[kind]
-        _merge(*model, *table, weight, self._known, x, y, ads, scores, sources)
+        maps = (*self._maps["model"], *self._maps["table"], *last)
+        _merge(*model, *table, weight, maps, ads, scores, sources)
         n = min(k, int(np.count_nonzero(scores > NOTHING)))
         return Merged(ads, scores, sources).best(n)
 
@@ -139,29 +138,29 @@ def _merge(
     table_ads: Int32s,
     table_scores: Floats,
     weight: np.float32,
-    known: Bools,
-    x: Floats,
-    y: Floats,
+    maps: tuple[Floats, Floats, Floats, Floats, Floats, Floats],
     ads: Int32s,
     scores: Floats,
     sources: UInt8s,
 ) -> None:
-    """Fill ads, scores and sources, best first; places that are left over have score 0."""
+    """Fill ads, scores and sources, best first; places that are left over have score 0. maps: knots of the model's, the
+    table's and the last map."""
+    model_x, model_y, table_x, table_y, x, y = maps
     keys, source_of = np.zeros(ads.size, np.uint64), np.empty(ads.size, np.uint8)
     from_model = np.zeros(table_ads.size, np.bool_)
     rest = np.float32(1.0) - weight
     for i in range(model_ads.size):
-        score, source_of[i] = rest * model_scores[i], _MODEL
+        score, source_of[i] = rest * _mapped(model_scores[i], model_x, model_y), _MODEL
         for j in range(table_ads.size):
             if table_ads[j] == model_ads[i]:
                 from_model[j] = True
-                score, source_of[i] = score + weight * table_scores[j], _BOTH
+                score, source_of[i] = score + weight * _mapped(table_scores[j], table_x, table_y), _BOTH
         keys[i] = key(_mapped(score, x, y), int(model_ads[i]))
     n = model_ads.size
     for j in range(table_ads.size):
         if not from_model[j]:
-            share = weight if known[table_ads[j]] else np.float32(1.0)
-            keys[n], source_of[n] = key(_mapped(share * table_scores[j], x, y), int(table_ads[j])), _TABLE
+            score = weight * _mapped(table_scores[j], table_x, table_y)
+            keys[n], source_of[n] = key(_mapped(score, x, y), int(table_ads[j])), _TABLE
             n += 1
     _sort(keys[:n], source_of, ads, scores, sources)
 

@@ -16,7 +16,7 @@ from core.catalogue import Catalogue, open_catalogue
 from core.engine import Engine, Options
 from core.errors import ModelError
 from core.format import read_json
-from core.merge import Bools, Merged, Merger, MergeRule
+from core.merge import Merged, Merger, MergeRule
 from core.model import open_model
 from core.releases import read_release
 from core.sparse import Csr, Floats, Int32s
@@ -40,7 +40,7 @@ class Served:
 
     def __init__(self, catalogue: Catalogue, text: Vocabulary, engine: Engine, table: Table, rule: MergeRule) -> None:
         self.catalogue, self.text, self.engine, self.table = catalogue, text, engine, table
-        self.rule, self._merger = rule, Merger(rule, self.known)
+        self.rule, self._merger = rule, Merger(rule)
         self._scale = np.float32(engine.model.manifest["scale"])
         self._options = Options(exclude=catalogue.gone[catalogue.gone < engine.model.n_labels])
         if engine.model.n_features != text.n_features:
@@ -66,13 +66,6 @@ class Served:
             if table.most_ad >= served.catalogue.ids.count:
                 raise ModelError(f"{path / 'table'}: ad {table.most_ad} is not in the catalogue")
         return served
-
-    @property
-    def known(self) -> Bools:
-        """Ads that the online model was trained on: of others it says nothing."""
-        known = np.zeros(self.catalogue.ids.count, bool)
-        known[: self.engine.model.n_labels] = self.engine.model.label_points > 0
-        return known
 
     def with_rule(self, rule: MergeRule) -> Served:
         return Served(self.catalogue, self.text, self.engine, self.table, rule)

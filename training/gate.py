@@ -23,7 +23,7 @@ class Allowance(NamedTuple):
 ALLOWED = {
     "WP@5": Allowance(True, 0.03, 0.5),
     "XMAD@5": Allowance(False, 0.05, 0.002),
-    "ECE@10": Allowance(False, 0.25, 0.005),
+    "ECE@10": Allowance(False, 0.25, 0.01),
     "query coverage": Allowance(True, 0.03, 0.5),
     "table queries": Allowance(True, 0.1, 10.0),
     "megabytes": Allowance(False, 1.0, 10.0),

@@ -6,26 +6,29 @@ come from the other. A probability is judged where held-out data can judge it: o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 from xxhash import xxh3_64_intdigest
 
 from core.calibration import Calibration, fit_isotonic
-from core.merge import KINDS, Bools, Kind, Merger, MergeRule
+from core.merge import Map, Merger, MergeRule
 from core.metrics import evaluate, relevance_of
 from core.served import Served
-from core.sparse import Csr, Floats, Int64s, best_of_rows, take_entries, take_rows
+from core.sparse import Csr, Int64s, best_of_rows, from_scipy, take_entries, take_rows, to_scipy
 from training.clicks import Clicks, Pairs
 
 Doubles = npt.NDArray[np.float64]
-WEIGHTS = (0.5, 0.25, 0.75, 0.0, 1.0)  # of two as good, the first
+Bools = npt.NDArray[np.bool_]
+WEIGHTS = (0.5, 0.25, 0.75, 0.0, 1.0)  # of those that are about as good, the first
 CUTS = (1, 3, 5, 10)
 K = 10  # ads per query that are judged
 THRESHOLD = 0.01
 _BINS = 10
+_AS_GOOD = 0.5  # points of WP@5 that are noise
 _LEAST_SHOWN = 200  # pairs that a map is fitted on at the least
 
 
@@ -52,14 +55,25 @@ class Answers(NamedTuple):
 
     model: Csr
     table: Csr
-    known: Bools  # ads that the model was trained on
 
 
-def held_out(clicks: Clicks) -> tuple[Task, Task]:
-    """The queries of the held-out part, in two halves: (to choose the rule on, to judge on)."""
-    ids = np.unique(clicks.test.query).astype(np.int64)
+def held_out(clicks: Clicks, whole: bool = False) -> tuple[Task, Task]:
+    """The queries of the held-out part, or of the whole log where nothing was trained on it, in two halves: (to choose
+    the rule on, to judge on)."""
+    pairs = _together(clicks.train, clicks.test) if whole else clicks.test
+    ids = np.unique(pairs.query).astype(np.int64)
     half = np.array([xxh3_64_intdigest(clicks.queries[i].encode()) & 1 for i in ids], bool)
-    return task(clicks, clicks.test, ids[~half]), task(clicks, clicks.test, ids[half])
+    return task(clicks, pairs, ids[~half]), task(clicks, pairs, ids[half])
+
+
+def _together(train: Pairs, test: Pairs) -> Pairs:
+    """Both parts of a log: impressions and clicks added up, relevances averaged by impressions."""
+    query, ad, shown, clicked, relevance = (np.concatenate(columns) for columns in zip(train, test, strict=True))
+    order = np.lexsort((ad, query))
+    first = np.append(True, (np.diff(query[order]) != 0) | (np.diff(ad[order]) != 0))[: len(order)]
+    at = np.flatnonzero(first)
+    sums = [np.add.reduceat(x[order], at) if len(at) else x for x in (shown, clicked, relevance * shown)]
+    return Pairs(query[order][at], ad[order][at], sums[0], sums[1], sums[2] / sums[0])
 
 
 def task(clicks: Clicks, pairs: Pairs, ids: Int64s) -> Task:
@@ -78,10 +92,7 @@ def ask(served: Served, clicks: Clicks, queries: Sequence[str], threads: int) ->
     """Answers of a release, of these data or of others: ads that the data do not know are left out."""
     place = {ad: number for number, ad in enumerate(clicks.ads["ad_id"].to_pylist())}
     number = np.array([place.get(ad, -1) for ad in served.catalogue.ids.all()], np.int32)
-    model, table = (_renumbered(rows, number, clicks.ads.num_rows) for rows in served.rows(queries, K, threads))
-    known = np.zeros(clicks.ads.num_rows, bool)
-    known[number[served.known & (number >= 0)]] = True
-    return Answers(model, table, known)
+    return Answers(*(_renumbered(rows, number, clicks.ads.num_rows) for rows in served.rows(queries, K, threads)))
 
 
 def _renumbered(rows: Csr, number: npt.NDArray[np.int32], n_ads: int) -> Csr:
@@ -92,51 +103,66 @@ def _renumbered(rows: Csr, number: npt.NDArray[np.int32], n_ads: int) -> Csr:
 
 
 def merged(answers: Answers, rule: MergeRule, k: int = K) -> Csr:
-    return Merger(rule, answers.known).merge_rows(answers.model, answers.table, k)
+    return Merger(rule).merge_rows(*answers, k)
 
 
 def choose_rule(answers: Answers, asked: Task) -> MergeRule:
-    """The weight with the best ranking; maps where they bring probabilities nearer to what was seen.
+    """A weight with maps, where they bring probabilities nearer to what was seen and cost no ranking, else without.
 
     Maps are judged on queries that they were not fitted on: each of two folds by the maps of the other.
     """
-    merits = {w: evaluate(asked.truth, merged(answers, MergeRule(w, {})), THRESHOLD)["WP@5"] for w in WEIGHTS}
-    plain = MergeRule(max(WEIGHTS, key=lambda w: merits[w]), {})
+    best = {}
+    for mapped in (True, False):
+        tried = {}
+        for weight in WEIGHTS:
+            rows = _crossed(answers, asked, weight, mapped)
+            error = calibration_error(reliability(rows, asked, K))
+            tried[weight] = evaluate(asked.truth, rows, THRESHOLD)["WP@5"], error
+        top = max(merit for merit, _ in tried.values())
+        weight = next(weight for weight in WEIGHTS if tried[weight][0] >= top - _AS_GOOD)
+        best[mapped] = weight, *tried[weight]
+    (weight, merit, error), (plain_weight, plain_merit, plain_error) = best[True], best[False]
+    helps = error < plain_error and merit >= plain_merit - _AS_GOOD
+    everybody = np.ones(len(asked.queries), bool)
+    return _fitted(answers, asked, weight if helps else plain_weight, everybody, helps)
+
+
+def _crossed(answers: Answers, asked: Task, weight: float, mapped: bool) -> Csr:
+    """Every query's answer by maps that were fitted without it."""
     fold = np.arange(len(asked.queries)) % 2 == 0
-    crossed = merged(answers, plain)
-    values = crossed.values.copy()
-    for part in (fold, ~fold):
-        judged, maps = part[_row_of(crossed)], fit_maps(answers, asked, plain, ~part)
-        values[judged] = merged(answers, plain._replace(maps=maps)).values[judged]  # a map moves no entry
-    before, after = (
-        calibration_error(reliability(rows, asked, K)) for rows in (crossed, crossed._replace(values=values))
-    )
-    return plain._replace(maps=fit_maps(answers, asked, plain, fold | True)) if after < before else plain
+    rows = [merged(answers, _fitted(answers, asked, weight, ~part, mapped)) for part in (fold, ~fold)]
+    first, second = (sparse.diags(part.astype(np.float32)) for part in (fold, ~fold))
+    return from_scipy((first @ to_scipy(rows[0]) + second @ to_scipy(rows[1])).tocsr())
 
 
 def _row_of(rows: Csr) -> Int64s:
     return np.repeat(np.arange(rows.n_rows), np.diff(rows.indptr))
 
 
-def fit_maps(answers: Answers, asked: Task, rule: MergeRule, chosen: Bools) -> Mapping[Kind, Calibration]:
-    """From merged score to click rate, for each kind of query, on the chosen queries."""
-    rows = merged(answers, rule._replace(maps={}), k=answers.model.n_cols)
+def _fitted(answers: Answers, asked: Task, weight: float, chosen: Bools, mapped: bool) -> MergeRule:
+    """A rule of this weight, with maps that are fitted on the chosen queries: first those of the sources, then, on what
+    they give together, those of queries in the table and of others."""
+    maps: dict[Map, Calibration] = {}
+    if mapped:
+        _fit_map(maps, "model", answers.model, asked, chosen)
+        _fit_map(maps, "table", answers.table, asked, chosen)
+        rows = merged(answers, MergeRule(weight, maps), k=answers.model.n_cols)
+        tabled = np.diff(answers.table.indptr) > 0
+        last = dict(maps)
+        _fit_map(last, "tabled", rows, asked, chosen & tabled)
+        _fit_map(last, "other", rows, asked, chosen & ~tabled)
+        maps = last
+    return MergeRule(weight, maps)
+
+
+def _fit_map(maps: dict[Map, Calibration], name: Map, rows: Csr, asked: Task, chosen: Bools) -> None:
+    """Add the map from these scores to click rates, where enough pairs of the chosen queries were shown."""
     shown, rate = _seen(rows, asked)
-    row = _row_of(rows)
-    tabled = (np.diff(answers.table.indptr) > 0)[row]
-    maps: dict[Kind, Calibration] = {}
-    for kind, of_kind in zip(KINDS, (tabled, ~tabled), strict=True):
-        if fitted := _fit_map(rows.values, rate, shown, (shown > 0) & chosen[row] & of_kind):
-            maps[kind] = fitted
-    return maps
-
-
-def _fit_map(scores: Floats, rate: Doubles, shown: Doubles, usable: npt.NDArray[np.bool_]) -> Calibration | None:
-    at = np.flatnonzero(usable)
-    if len(at) < _LEAST_SHOWN:
-        return None
-    fitted = fit_isotonic(scores[at], rate[at], shown[at])
-    return fitted if len(fitted.scores) else None
+    at = np.flatnonzero((shown > 0) & chosen[_row_of(rows)])
+    if len(at) >= _LEAST_SHOWN:
+        fitted = fit_isotonic(rows.values[at], rate[at], shown[at])
+        if len(fitted.scores):
+            maps[name] = fitted
 
 
 def _seen(rows: Csr, asked: Task) -> tuple[Doubles, Doubles]:

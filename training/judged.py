@@ -54,16 +54,22 @@ class Judged(NamedTuple):
 
 
 def judge_release(
-    served: Served, clicks: Clicks, before: Served | None, megabytes: tuple[float, float], threads: int
+    served: Served,
+    clicks: Clicks,
+    before: Served | None,
+    megabytes: tuple[float, float],
+    threads: int,
+    fresh: bool = False,
 ) -> Judged:
-    """Choose the rule, judge on the other half of the held-out queries, and compare with the release being served."""
-    choose_on, judge_on = held_out(clicks)
+    """Choose the rule, judge on the other half of the held-out queries, and compare with the release being served. A
+    fresh log, of which nothing was trained, is held out as a whole; then there are no baselines, which would know it."""
+    choose_on, judge_on = held_out(clicks, fresh)
     rule = choose_rule(ask(served, clicks, choose_on.queries, threads), choose_on) if choose_on.queries else PLAIN
     ruled = served.with_rule(rule)
     answers = ask(ruled, clicks, judge_on.queries, threads)
     scores = {"merged": merged(answers, rule), "table": _best(answers.table), "model": _best(answers.model)}
     figures = {source: figures_of(rows, judge_on) for source, rows in scores.items()}
-    for name, baseline in BASELINES.items():
+    for name, baseline in () if fresh else BASELINES.items():
         figures[name] = figures_of(baseline(clicks, judge_on.queries, K), judge_on)
     figures["merged"]["megabytes"] = megabytes[1]
     figures["merged"]["table queries"] = covered_queries(served.table)

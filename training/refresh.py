@@ -7,7 +7,7 @@ fresh log. Both make a new release that shares the unchanged files of the one be
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +34,11 @@ from training.fit import begin, finish
 from training.gate import compare
 from training.judged import Judged, covered_queries, judge_release
 from training.memory import return_large_arrays
-from training.params import Choice, Params
+from training.params import CLICKS, Choice, Params
 from training.staging import KNOWN, Run, Terms, begun, publish_run, served_release
 from training.tune import tune
+
+_CLICKS, _TABLE = Params(CLICKS), Labelwise(top=TOP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +50,10 @@ class Plan:
     asked               ads per query in the table, and the quotas of labelwise inference
     """
 
-    online: Params = field(default_factory=Params)
-    labelwise: Params = field(default_factory=Params)
+    online: Params = _CLICKS
+    labelwise: Params = _CLICKS
     tuned: bool = False
-    asked: Labelwise = field(default_factory=lambda: Labelwise(top=TOP))
+    asked: Labelwise = _TABLE
 
 
 def refresh(data: Path, plan: Plan, terms: Terms) -> str:
@@ -211,14 +213,17 @@ def _judged_again(run: Run, old: Path, parts: dict[str, Path]) -> Judged:
 
 
 def recalibrate(data: Path, terms: Terms) -> str:
-    """Choose the merge rule and its maps anew on the held-out part of a fresh log, without training."""
+    """Choose the merge rule and its maps anew on a fresh log, without training. Of the log that the release was trained
+    on, only the held-out part counts."""
     old = served_release(terms.releases)
     job = {"kind": "recalibration", "release": old.name, "log": checksum(_manifest(data))}
     with begun(terms, job) as run:
         manifest, clicks = read_release(old), open_clicks(data)
         terms.on_step("judging", 0, 0)
         served, parts = Served.open(old), {name: old / name for name in ("online", "labelwise", "catalogue", "table")}
-        size = _megabytes(None, parts)
-        judged = _with_facts(run, clicks, parts, judge_release(served, clicks, served, (size, size), terms.threads))
+        size, fresh = _megabytes(None, parts), job["log"] != manifest["data"]
+        judged = _with_facts(
+            run, clicks, parts, judge_release(served, clicks, served, (size, size), terms.threads, fresh)
+        )
         fields = {**job, "plan": manifest["plan"], "data": manifest["data"]}
         return publish_run(run, fields, judged, {**parts, "text": old / "text"})

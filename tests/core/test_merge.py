@@ -12,45 +12,46 @@ from hypothesis import strategies as st
 
 from core.calibration import Calibration
 from core.errors import ModelError
-from core.merge import KINDS, SOURCES, Kind, Merger, MergeRule
+from core.merge import MAPS, SOURCES, Map, Merger, MergeRule
 from core.sparse import Csr, Floats, Int32s
 
 Scores = dict[int, float]
 scored = st.dictionaries(st.integers(0, 30), st.floats(0, 1, width=32), max_size=12)
 
 
-KNOWN = np.arange(31) % 5 > 0  # the model was not trained on every fifth ad
-
-
 @st.composite
 def rules(draw: st.DrawFn) -> MergeRule:
-    maps: dict[Kind, Calibration] = {}
-    for kind in KINDS:
+    maps: dict[Map, Calibration] = {}
+    for name in MAPS:
         steps = draw(st.lists(st.tuples(st.integers(1, 50), st.integers(1, 50)), max_size=4))
         if steps:
             x, y = (np.asarray(np.cumsum([step[i] for step in steps]) / 250, np.float32) for i in (0, 1))
-            maps[kind] = Calibration(x, y)
+            maps[name] = Calibration(x, y)
     return MergeRule(draw(st.sampled_from([0.0, 0.25, 0.5, 1.0])), maps)
+
+
+def mapped(rule: MergeRule, name: Map, score: float) -> float:
+    if name not in rule.maps:
+        return score
+    knots = [(0.0, 0.0), *zip(*(part.tolist() for part in rule.maps[name]), strict=True)]
+    for (x0, y0), (x1, y1) in pairwise(knots):
+        if score < x1:
+            return float(y0 + (y1 - y0) * (score - x0) / (x1 - x0))
+    return float(min(knots[-1][1] + (score - knots[-1][0]) * 1e-3, 1.0))
 
 
 def plain(model: Scores, table: Scores | None, rule: MergeRule) -> dict[int, tuple[float, str]]:
     found = {}
     for ad in model.keys() | (table or {}).keys():
+        of_model = mapped(rule, "model", model[ad]) if ad in model else 0.0
         if table is None:
-            score, source = model[ad], "model"
+            score, source = mapped(rule, "other", of_model), "model"
         else:
+            of_table = mapped(rule, "table", table[ad]) if ad in table else 0.0
             source = "both" if ad in model and ad in table else "model" if ad in model else "table"
-            score = rule.weight * table.get(ad, 0.0) + (1 - rule.weight) * model.get(ad, 0.0)
-            if source == "table" and not KNOWN[ad]:
-                score = table[ad]
-        kind: Kind = "other" if table is None else "tabled"
-        if kind in rule.maps:
-            knots = [(0.0, 0.0), *zip(*(part.tolist() for part in rule.maps[kind]), strict=True)]
-            beyond = min(knots[-1][1] + (score - knots[-1][0]) * 1e-3, 1.0)
-            lines = ((a, b) for a, b in pairwise(knots) if score < b[0])
-            a, b = next(lines, (None, None))
-            score = beyond if a is None or b is None else a[1] + (b[1] - a[1]) * (score - a[0]) / (b[0] - a[0])
-        if score > 1e-30:
+            score = rule.weight * of_table + (1 - rule.weight) * of_model
+            score = mapped(rule, "tabled", score)
+        if np.float32(score) > np.float32(1e-30):
             found[ad] = score, source
     return found
 
@@ -61,7 +62,7 @@ def pair(scores: Scores) -> tuple[Int32s, Floats]:
 
 @given(scored, st.none() | scored, rules(), st.integers(1, 30))
 def test_merging_equals_the_plain_rule(model: Scores, table: Scores | None, rule: MergeRule, k: int) -> None:
-    merged = Merger(rule, KNOWN).merge(pair(model), None if table is None else pair(table), k)
+    merged = Merger(rule).merge(pair(model), None if table is None else pair(table), k)
     expected = plain(model, table, rule)
     assert len(merged.ads) == min(k, len(expected))
     for ad, score, source in zip(*merged, strict=True):
@@ -76,7 +77,7 @@ def test_merging_equals_the_plain_rule(model: Scores, table: Scores | None, rule
 
 @given(st.lists(st.tuples(scored, scored), max_size=4), rules())
 def test_many_queries_are_merged_as_one_is(queries: list[tuple[Scores, Scores]], rule: MergeRule) -> None:
-    merger = Merger(rule, KNOWN)
+    merger = Merger(rule)
 
     def rows(i: int) -> Csr:
         ordered = [dict(sorted(query[i].items())) for query in queries]
@@ -97,8 +98,8 @@ def test_a_rule_survives_json(rule: MergeRule) -> None:
     again = MergeRule.from_json(json.loads(json.dumps(rule.as_json())))
     assert again.weight == rule.weight
     assert again.maps.keys() == rule.maps.keys()
-    for kind, fitted in rule.maps.items():
-        assert np.array_equal(again.maps[kind].scores, fitted.scores)
+    for name, fitted in rule.maps.items():
+        assert np.array_equal(again.maps[name].scores, fitted.scores)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from rich.markup import escape
 from core.errors import UsageError, XregError
 from core.labelwise import Labelwise
 from training.display import notes
-from training.params import RECIPES, Params
+from training.params import RECIPES, Params, Recipe
 
 F = TypeVar("F", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
@@ -55,16 +55,20 @@ json_option = click.option(
 )
 
 
-def training_options(command: F) -> F:
-    """The options that `train` and `tune` share: the hyper-parameters, with the defaults of `Params`."""
+def training_options(recipe: Recipe = _DEFAULT.recipe) -> Callable[[F], F]:
+    """The hyper-parameters as options, with the defaults of `Params` and of a recipe."""
+    return lambda command: _with_training_options(command, recipe)
+
+
+def _with_training_options(command: F, recipe: Recipe) -> F:
     for option in reversed(
         (
             click.option(
                 "--recipe",
                 type=click.Choice(list(RECIPES)),
-                default=_DEFAULT.recipe.name,
+                default=recipe.name,
                 show_default=True,
-                help="How to train: `routed` is the most accurate, `paper` is XReg as published.",
+                help="`routed`: the most accurate; `clicks`: for click rates; `paper`: XReg as published.",
             ),
             click.option("--trees", type=int, default=_DEFAULT.trees, show_default=True, help="Trees in the ensemble."),
             click.option(

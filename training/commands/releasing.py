@@ -24,6 +24,7 @@ from training.commands.options import (
     training_options,
 )
 from training.display import answers, notes, progress_bar
+from training.params import CLICKS
 
 _releases = click.option(
     "--releases", type=PATH, required=True, envvar="XREG_RELEASES", show_envvar=True, help="Directory of the releases."
@@ -55,7 +56,7 @@ def _steps(what: str) -> Iterator[Any]:
 @click.option("--keep", type=click.IntRange(2), default=7, show_default=True, help="Releases to keep.")
 @click.option("--keep-days", type=float, help="Also remove releases older than this.")
 @_force
-@training_options
+@training_options(CLICKS)
 @reported
 def refresh(
     releases: Path, data: Path | None, table_only: bool, ads: Path | None, top: int | None, factor: float, tuned: bool,
