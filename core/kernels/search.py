@@ -16,8 +16,9 @@ from core.jit import kernel
 from core.kernels.arrays import facts, places, request, search, trie
 from core.kernels.memory import Table, prefetch
 from core.kernels.numbers import keep_largest, key, popcount, sigmoid
+from core.kernels.vectors import add_rows_of_one_vector
 from core.sparse import Floats, Int64s
-from core.trie import Entries, padded, row_stride
+from core.trie import VECTOR, Entries, padded, row_stride
 
 SLOTS, POOL, VALUES = 0, 1, 2  # what of each kind of buffer is taken, in Search.used
 
@@ -90,9 +91,13 @@ def step_down(a: Table, above: int, node: int, path: float) -> int:
 
 @kernel()
 def fetch(a: Table, slot: int) -> None:
-    """Look the rows of a slot's list up, and ask for their entries."""
+    """Look the rows of a slot's list up, and ask for their entries and for what else the group's edges need."""
     t, p, s = trie(a), places(a), search(a)
-    layer = p.layer[s.slot_node[slot]]
+    head = s.slot_node[slot]
+    layer = p.layer[head]
+    for e in range(t.edge_ptr[head], t.edge_ptr[head] + p.n_edges[head], VECTOR):
+        prefetch(t.edge_bias, e)
+        prefetch(t.edge_step, e)
     first_row, stride, first_entry = t.layer_row[layer], row_stride(t.layer_words[layer]), t.layer_entry[layer]
     scale = facts(a).numbers[0] // 2
     for j in range(s.slot_at[slot], s.slot_at[slot] + s.slot_len[slot]):
@@ -115,11 +120,14 @@ def evaluate(a: Table, slot: int, scoring: Scoring) -> bool:
     if start + room > s.value.size:
         return False
     value = s.value[start : start + room]
-    for e in range(room):
-        value[e] = np.float32(0.0)
     first, last = s.slot_at[slot], s.slot_at[slot] + s.slot_len[slot]
     wide = facts(a).numbers[0] == 4
-    _add_rows(t.entry, wide, s.pool_start[first:last], s.pool_stop[first:last], s.pool_x[first:last], value)
+    if room == VECTOR and not wide and t.entry.size >= VECTOR:
+        add_rows_of_one_vector(t.entry, s.pool_start, s.pool_stop, s.pool_x, first, last, s.value, start)
+    else:
+        for e in range(room):
+            value[e] = np.float32(0.0)
+        _add_rows(t.entry, wide, s.pool_start[first:last], s.pool_stop[first:last], s.pool_x[first:last], value)
     first_edge = t.edge_ptr[head]
     for e in range(n_edges):
         value[e] = t.edge_bias[first_edge + e] + t.edge_step[first_edge + e] * value[e]

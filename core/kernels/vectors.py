@@ -1,0 +1,77 @@
+"""Sums over the rows of a group that has one vector of edges, in a register.
+
+LLVM keeps a vector that is added to in a loop in memory, and guesses the kind of every row by a branch. Written as
+vector operations of its own language, which it compiles for any processor, the loop has neither.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from core.trie import VECTOR
+
+_BYTE, _INT, _LONG, _FLOAT = ir.IntType(8), ir.IntType(32), ir.IntType(64), ir.FloatType()
+_BYTES, _INTS, _FLOATS = (ir.VectorType(kind, VECTOR) for kind in (_BYTE, _INT, _FLOAT))
+_EVERY = ir.Constant(ir.VectorType(_INT, VECTOR), [0] * VECTOR)  # picks the first lane for all
+_DENSE = VECTOR // 2  # 16-bit places that a dense row takes
+_LANES = ir.Constant(_INTS, list(range(VECTOR)))
+
+
+def _spread(builder: Any, number: Any, kind: Any) -> Any:
+    """A vector with one number in all lanes."""
+    nothing = ir.Constant(kind, ir.Undefined)
+    return builder.shuffle_vector(builder.insert_element(nothing, number, ir.Constant(_INT, 0)), nothing, _EVERY)
+
+
+def _weights(builder: Any, entry: Any, size: Any, start: Any, stop: Any) -> Any:
+    """A row's weights as integers, whether it is dense, has one entry or none. The array is read beyond the row, but
+    not beyond its own size."""
+
+    def number(n: int, kind: Any = _LONG) -> Any:
+        return ir.Constant(kind, n)
+
+    def place(room: int) -> Any:
+        last = builder.sub(size, number(room))
+        return builder.gep(entry, [builder.select(builder.icmp_signed("<", start, last), start, last)])
+
+    length = builder.sub(stop, start)
+    dense = builder.sext(builder.load(builder.bitcast(place(_DENSE), _BYTES.as_pointer()), align=2), _INTS)
+    packed = builder.zext(builder.load(place(1)), _INT)
+    weight = builder.sext(builder.trunc(packed, _BYTE), _INT)
+    weight = builder.select(builder.icmp_signed("==", length, number(0)), number(0, _INT), weight)
+    edge = _spread(builder, builder.lshr(packed, number(8, _INT)), _INTS)
+    here = builder.icmp_signed("==", _LANES, edge)
+    single = builder.select(here, _spread(builder, weight, _INTS), ir.Constant(_INTS, None))
+    return builder.select(builder.icmp_signed("==", length, number(_DENSE)), dense, single)
+
+
+@intrinsic
+def add_rows_of_one_vector(
+    typing_context: Any, entry: Any, starts: Any, stops: Any, xs: Any, first: Any, last: Any, value: Any, at: Any
+) -> Any:
+    """value[at + e] = Σ weight · x over the rows first … last − 1 of a pool, e < 16, in their order.
+
+    `entry` are 16-bit entries, eight at least; a row is dense (eight of them), or has one, or none.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        made = [context.make_array(signature.args[i])(context, builder, arguments[i]) for i in (0, 1, 2, 3, 6)]
+        entry, starts, stops, xs, value = (array.data for array in made)
+        size = builder.extract_value(made[0].shape, 0)
+        total = cgutils.alloca_once_value(builder, ir.Constant(_FLOATS, None))
+        with cgutils.for_range(builder, arguments[5], start=arguments[4]) as loop:
+            j = loop.index
+            start, stop = builder.load(builder.gep(starts, [j])), builder.load(builder.gep(stops, [j]))
+            weights = builder.sitofp(_weights(builder, entry, size, start, stop), _FLOATS)
+            x = _spread(builder, builder.load(builder.gep(xs, [j])), _FLOATS)
+            builder.store(builder.fadd(builder.fmul(x, weights, flags=["fast"]), builder.load(total), flags=["fast"]), total)
+        out = builder.bitcast(builder.gep(value, [arguments[7]]), _FLOATS.as_pointer())
+        builder.store(builder.load(total), out, align=4)
+        return context.get_dummy_value()
+
+    return types.void(entry, starts, stops, xs, types.int64, types.int64, value, types.int64), generate
