@@ -15,8 +15,8 @@ import numpy as np
 from core.jit import kernel
 from core.kernels.arrays import facts, places, request, search, trie
 from core.kernels.memory import Table, prefetch
-from core.kernels.numbers import keep_largest, key, popcount, sigmoid
-from core.kernels.vectors import add_rows_of_one_vector
+from core.kernels.numbers import key, least_of_largest, popcount, sigmoid
+from core.kernels.vectors import LANES, add_rows_of_one_vector, bound_of_largest
 from core.sparse import Floats, Int64s
 from core.trie import VECTOR, Entries, padded, row_stride
 
@@ -171,38 +171,57 @@ def _add_rows(entry: Entries, wide: bool, starts: Int64s, stops: Int64s, x: Floa
 @kernel()
 def _expand(a: Table, scoring: Scoring, first: int, n: int) -> int:
     """The children of a beam's nodes into next_*; a leaf stays as it is. Returns how many; 0 if all are leaves."""
-    t, s, weights = trie(a), search(a), request(a).node_weight
-    found, grew, weighted = 0, False, weights.size > 0
+    t, s = trie(a), search(a)
+    found, grew = 0, False
     for b in range(first, first + n):
         node, path, slot = s.beam_node[b], s.beam_path[b], s.beam_slot[b]
         if t.node_leaf[node]:
             s.next_node[found], s.next_path[found], s.next_slot[found] = node, path, slot
-            s.keys[found] = key(path * (weights[node] if weighted else np.float32(1.0)), node)
             found += 1
             continue
         grew = True
-        value = s.slot_value[slot] - t.edge_ptr[s.slot_node[slot]]
+        edge, n_edges = t.edge_ptr[node], t.edge_ptr[node + 1] - t.edge_ptr[node]
+        value = s.slot_value[slot] - t.edge_ptr[s.slot_node[slot]] + edge
         given = path if scoring.conditional else np.float32(1.0)
-        for e in range(t.edge_ptr[node], t.edge_ptr[node + 1]):
-            child, score = t.edge_target[e], given * s.value[value + e]
-            s.next_node[found], s.next_path[found], s.next_slot[found] = child, score, slot
-            s.keys[found] = key(score * (weights[child] if weighted else np.float32(1.0)), child)
-            found += 1
+        for e in range(n_edges):
+            s.next_node[found + e], s.next_slot[found + e] = t.edge_target[edge + e], slot
+            s.next_path[found + e] = given * s.value[value + e]
+        found += n_edges
     return found if grew else 0
 
 
 @kernel()
 def _keep(a: Table, found: int, beam: int, first: int) -> int:
     """The best of next_* into beam_*, in the order they have; returns how many."""
-    s = search(a)
-    if found > beam:
-        keep_largest(s.keys, found, beam, s.work)
-    n = first
+    s, weights, n = search(a), request(a).node_weight, 0
+    worth = s.next_worth if weights.size else s.next_path
+    for i in range(found if weights.size else 0):
+        worth[i] = s.next_path[i] * weights[s.next_node[i]]
+    worth[found : found + LANES] = 0.0
+    bound = bound_of_largest(worth, found, beam) if found > LANES and beam <= LANES // 2 else np.float32(0.0)
     for i in range(found):
-        if s.keys[i] > np.uint64(0):
-            s.beam_node[n], s.beam_path[n], s.beam_slot[n] = s.next_node[i], s.next_path[i], s.next_slot[i]
-            n += 1
-    return n - first
+        s.chosen[n] = i
+        n += np.int64(worth[i] >= bound)
+    if n > beam:
+        n = _best_of_chosen(a, worth, n, beam)
+    for i in range(n):
+        j = s.chosen[i]
+        s.beam_node[first + i], s.beam_path[first + i] = s.next_node[j], s.next_path[j]
+        s.beam_slot[first + i] = s.next_slot[j]
+    return n
+
+
+@kernel()
+def _best_of_chosen(a: Table, worth: Floats, n: int, most: int) -> int:
+    """Of n chosen places, more than there may be, the best; ties by lower node. Returns how many."""
+    s, kept = search(a), 0
+    for i in range(n):
+        s.keys[i] = key(worth[s.chosen[i]], s.next_node[s.chosen[i]])
+    least = least_of_largest(s.keys, n, most, s.work)
+    for i in range(n):
+        s.chosen[kept] = s.chosen[i]
+        kept += np.int64(s.keys[i] >= least)
+    return kept
 
 
 @kernel()

@@ -1,7 +1,7 @@
-"""Sums over the rows of a group that has one vector of edges, in a register.
+"""Two loops as vectors, where a compiler makes scalars or branches of them.
 
-LLVM keeps a vector that is added to in a loop in memory, and guesses the kind of every row by a branch. Written as
-vector operations of its own language, which it compiles for any processor, the loop has neither.
+LLVM unrolls a loop of known length before it looks for vectors, and keeps sums in memory that a loop of unknown length
+adds to. So they are written in vector operations of its own language, which it compiles for any processor.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from core.trie import VECTOR
 
 _BYTE, _INT, _LONG, _FLOAT = ir.IntType(8), ir.IntType(32), ir.IntType(64), ir.FloatType()
 _BYTES, _INTS, _FLOATS = (ir.VectorType(kind, VECTOR) for kind in (_BYTE, _INT, _FLOAT))
-_EVERY = ir.Constant(ir.VectorType(_INT, VECTOR), [0] * VECTOR)  # picks the first lane for all
+LANES = 32  # parts that scores are cut into to bound the largest
+_MAXIMA, _COUNTS = ir.VectorType(_FLOAT, LANES), ir.VectorType(_INT, LANES)
 _DENSE = VECTOR // 2  # 16-bit places that a dense row takes
 _LANES = ir.Constant(_INTS, list(range(VECTOR)))
 
@@ -25,7 +26,14 @@ _LANES = ir.Constant(_INTS, list(range(VECTOR)))
 def _spread(builder: Any, number: Any, kind: Any) -> Any:
     """A vector with one number in all lanes."""
     nothing = ir.Constant(kind, ir.Undefined)
-    return builder.shuffle_vector(builder.insert_element(nothing, number, ir.Constant(_INT, 0)), nothing, _EVERY)
+    vector = builder.insert_element(nothing, number, ir.Constant(_INT, 0))
+    return _lane(builder, vector, 0)
+
+
+def _lane(builder: Any, vector: Any, lane: int) -> Any:
+    """A vector with one of its numbers in all lanes."""
+    everywhere = ir.Constant(ir.VectorType(_INT, vector.type.count), [lane] * vector.type.count)
+    return builder.shuffle_vector(vector, vector, everywhere)
 
 
 def _weights(builder: Any, entry: Any, size: Any, start: Any, stop: Any) -> Any:
@@ -75,3 +83,38 @@ def add_rows_of_one_vector(
         return context.get_dummy_value()
 
     return types.void(entry, starts, stops, xs, types.int64, types.int64, value, types.int64), generate
+
+
+@intrinsic
+def bound_of_largest(typing_context: Any, scores: Any, n: Any, most: Any) -> Any:
+    """A number that at least `most` ≤ 32 of n scores reach, and not many more where `most` is small: the most-th largest
+    of the maxima of 32 parts, found by counting for each of them how many are larger. Scores are not negative, and
+    followed by zeros up to a multiple of 32.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        best = cgutils.alloca_once_value(builder, ir.Constant(_MAXIMA, None))
+        with cgutils.for_range_slice(
+            builder, ir.Constant(_LONG, 0), arguments[1], ir.Constant(_LONG, LANES), inc=True
+        ) as (i, _):
+            some = builder.load(builder.bitcast(builder.gep(data, [i]), _MAXIMA.as_pointer()), align=4)
+            so_far = builder.load(best)
+            builder.store(builder.select(builder.fcmp_ordered(">", some, so_far), some, so_far), best)
+        maxima, larger = builder.load(best), ir.Constant(_COUNTS, None)
+        for lane in range(LANES):
+            beaten = builder.fcmp_ordered("<", maxima, _lane(builder, maxima, lane))
+            larger = builder.add(larger, builder.zext(beaten, _COUNTS))
+        few = builder.icmp_signed("<", larger, _spread(builder, builder.trunc(arguments[2], _INT), _COUNTS))
+        kept = builder.select(few, maxima, ir.Constant(_MAXIMA, [float("inf")] * LANES))
+        width = LANES
+        while width > 1:  # the least of a vector is that of the lesser of its halves
+            width //= 2
+            halves = [
+                builder.shuffle_vector(kept, kept, ir.Constant(ir.VectorType(_INT, width), list(lanes)))
+                for lanes in (range(width), range(width, 2 * width))
+            ]
+            kept = builder.select(builder.fcmp_ordered("<", *halves), *halves)
+        return builder.extract_element(kept, ir.Constant(_INT, 0))
+
+    return types.float32(scores, types.int64, types.int64), generate
