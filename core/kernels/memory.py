@@ -60,4 +60,4 @@ def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
         builder.call(hint, [builder.bitcast(pointer, byte), flag(0), flag(3), flag(1)])
         return context.get_dummy_value()
 
-    return types.void(array, types.int64), generate
+    return types.void(array, types.int64 if index.signed else types.uint64), generate

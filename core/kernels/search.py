@@ -21,6 +21,7 @@ from core.sparse import Floats, Int64s
 from core.trie import VECTOR, Entries, padded, row_stride
 
 SLOTS, POOL, VALUES = 0, 1, 2  # what of each kind of buffer is taken, in Search.used
+_ONE = np.uint64(1)  # unsigned places need no look at their sign, which took half of the instructions
 
 
 class Scoring(NamedTuple):
@@ -64,28 +65,27 @@ def forget(a: Table) -> None:
 def step_down(a: Table, above: int, node: int, path: float) -> int:
     """The slot of a group below the slot `above`: of its features, those that the subtree knows; -1 without room."""
     t, p, s = trie(a), places(a), search(a)
-    n_above = s.slot_len[above]
-    slot = new_slot(a, node, path, n_above)
+    slot = new_slot(a, node, path, s.slot_len[above])
     if slot < 0:
         return -1
-    layer = p.layer[s.slot_node[above]]
-    first_row, stride = t.layer_row[layer], row_stride(t.layer_words[layer])
-    way = p.way[node]
-    word, bit = 1 + 2 * (way >> 5), np.uint64(way & 31)
-    lower = (np.uint64(1) << bit) - np.uint64(1)
-    source, start = s.slot_at[above], s.slot_at[slot]
-    below = p.layer[node]
-    below_row, below_stride = t.layer_row[below], row_stride(t.layer_words[below])
+    layer, way = p.layer[s.slot_node[above]], p.way[node]
+    stride = np.uint64(row_stride(t.layer_words[layer]))
+    first = np.uint64(t.layer_row[layer] + 1 + 2 * (way >> 5))  # of the words about this way
+    bit = np.uint64(way & 31)
+    lower = (_ONE << bit) - _ONE
+    source, start = np.uint64(s.slot_at[above]), np.uint64(s.slot_at[slot])
     n = start
-    for j in range(source, source + n_above):
-        at = first_row + np.int64(s.pool_row[j]) * stride
-        mask = np.uint64(t.row[at + word + 1])
-        row = np.int64(t.row[at + word]) + popcount(mask & lower)
-        s.pool_row[n], s.pool_x[n] = row, s.pool_x[j]
-        prefetch(t.row, below_row + row * below_stride)
-        n += np.int64((mask >> bit) & np.uint64(1))
+    for j in range(source, source + np.uint64(s.slot_len[above])):
+        at = first + s.pool_row[j] * stride
+        mask = np.uint64(t.row[at + _ONE])
+        s.pool_row[n], s.pool_x[n] = t.row[at] + np.uint64(popcount(mask & lower)), s.pool_x[j]
+        n += (mask >> bit) & _ONE
     s.slot_len[slot] = n - start
     s.used[POOL] = n
+    below = p.layer[node]
+    first, stride = np.uint64(t.layer_row[below]), np.uint64(row_stride(t.layer_words[below]))
+    for j in range(start, n):
+        prefetch(t.row, first + s.pool_row[j] * stride)
     return slot
 
 
@@ -98,14 +98,14 @@ def fetch(a: Table, slot: int) -> None:
     for e in range(t.edge_ptr[head], t.edge_ptr[head] + p.n_edges[head], VECTOR):
         prefetch(t.edge_bias, e)
         prefetch(t.edge_step, e)
-    first_row, stride, first_entry = t.layer_row[layer], row_stride(t.layer_words[layer]), t.layer_entry[layer]
-    scale = facts(a).numbers[0] // 2
-    for j in range(s.slot_at[slot], s.slot_at[slot] + s.slot_len[slot]):
-        at = first_row + np.int64(s.pool_row[j]) * stride
-        start = first_entry + np.int64(t.row[at])
-        s.pool_start[j] = start
-        s.pool_stop[j] = first_entry + np.int64(t.row[at + stride])
-        prefetch(t.entry, start * scale)
+    first, stride = np.uint64(t.layer_row[layer]), np.uint64(row_stride(t.layer_words[layer]))
+    entry, scale = np.uint64(t.layer_entry[layer]), np.uint64(facts(a).numbers[0] // 2)
+    source = np.uint64(s.slot_at[slot])
+    for j in range(source, source + np.uint64(s.slot_len[slot])):
+        at = first + s.pool_row[j] * stride
+        begin = entry + t.row[at]
+        s.pool_start[j], s.pool_stop[j] = begin, entry + t.row[at + stride]
+        prefetch(t.entry, begin * scale)
 
 
 @kernel()
