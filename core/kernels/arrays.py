@@ -120,10 +120,12 @@ TYPES: tuple[type, ...] = (
     *(_U8, _U8, _I8, _U8, _U8, _F4),  # Ranking: 53
 )
 
+ENTRY = 13  # place of the entries
+
 
 def table_of(arrays: Sequence[npt.NDArray[Any]]) -> Table:
     """The table of all arrays; the caller keeps them alive. Wide entries are handed over as pairs of 16 bits."""
-    arrays = [array.view(np.uint16) if i == 13 else array for i, array in enumerate(arrays)]
+    arrays = [array.view(np.uint16) if i == ENTRY else array for i, array in enumerate(arrays)]
     for array, kind in zip(arrays, TYPES, strict=True):
         assert array.dtype == kind, (array.dtype, kind)
     return address_table(arrays)

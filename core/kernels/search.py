@@ -13,15 +13,15 @@ from typing import NamedTuple
 import numpy as np
 
 from core.jit import kernel
-from core.kernels.arrays import facts, places, request, search, trie
-from core.kernels.memory import Table, prefetch
+from core.kernels.arrays import ENTRY, facts, places, request, search, trie
+from core.kernels.memory import Table, prefetch, view
 from core.kernels.numbers import key, least_of_largest, popcount, sigmoid
 from core.kernels.vectors import LANES, add_rows_of_one_vector, bound_of_largest
-from core.sparse import Floats, Int64s
-from core.trie import VECTOR, Entries, padded, row_stride
+from core.sparse import Floats
+from core.trie import VECTOR, padded, row_stride
 
 SLOTS, POOL, VALUES = 0, 1, 2  # what of each kind of buffer is taken, in Search.used
-_ONE = np.uint64(1)  # unsigned places need no look at their sign, which took half of the instructions
+_ONE, _FOUR, _BYTE = np.uint64(1), np.uint64(4), np.uint64(8)  # unsigned places need no look at their sign, which took half of the instructions
 
 
 class Scoring(NamedTuple):
@@ -120,17 +120,18 @@ def evaluate(a: Table, slot: int, scoring: Scoring) -> bool:
     if start + room > s.value.size:
         return False
     value = s.value[start : start + room]
-    first, last = s.slot_at[slot], s.slot_at[slot] + s.slot_len[slot]
-    wide = facts(a).numbers[0] == 4
-    if room == VECTOR and not wide and t.entry.size >= VECTOR:
+    if room == VECTOR and facts(a).numbers[0] == 2 and t.entry.size >= VECTOR:
+        first = s.slot_at[slot]
+        last = first + s.slot_len[slot]
         add_rows_of_one_vector(t.entry, s.pool_start, s.pool_stop, s.pool_x, first, last, s.value, start)
     else:
         for e in range(room):
             value[e] = np.float32(0.0)
-        _add_rows(t.entry, wide, s.pool_start[first:last], s.pool_stop[first:last], s.pool_x[first:last], value)
-    first_edge = t.edge_ptr[head]
+        _add_rows(a, slot, value)
+    edges = slice(t.edge_ptr[head], t.edge_ptr[head] + n_edges)  # loops over slices become vectors
+    bias, step = t.edge_bias[edges], t.edge_step[edges]
     for e in range(n_edges):
-        value[e] = t.edge_bias[first_edge + e] + t.edge_step[first_edge + e] * value[e]
+        value[e] = bias[e] + step[e] * value[e]
     if scoring.ridge_leaves and t.node_leaf[head]:
         for e in range(room):
             value[e] = min(max(value[e], np.float32(0.0)), np.float32(1.0))
@@ -146,26 +147,24 @@ def evaluate(a: Table, slot: int, scoring: Scoring) -> bool:
 
 
 @kernel(fastmath=True)
-def _add_rows(entry: Entries, wide: bool, starts: Int64s, stops: Int64s, x: Floats, value: Floats) -> None:
-    """value[e] += weight · x over some rows. A row as long as a dense one is dense: a weight for each edge."""
-    weights, size = entry.view(np.int8), (4 if wide else 2)
-    wide_entry = entry[: entry.size // 2 * 2].view(np.uint32)
-    n = value.size
-    dense = n // size
-    for j in range(x.size):
-        start, stop, xj = starts[j], stops[j], x[j]
+def _add_rows(a: Table, slot: int, value: Floats) -> None:
+    """value[e] += weight · x over the rows of a slot. A row as long as a dense one is dense: a weight for each edge."""
+    t, s = trie(a), search(a)
+    weights, wide_entry = view(a, ENTRY, np.int8), view(a, ENTRY, np.uint32)
+    size, n = np.uint64(facts(a).numbers[0]), value.size
+    dense = np.uint64(n) // size
+    source = np.uint64(s.slot_at[slot])
+    for j in range(source, source + np.uint64(s.slot_len[slot])):
+        start, stop, x = np.uint64(s.pool_start[j]), np.uint64(s.pool_stop[j]), s.pool_x[j]
         if stop - start == dense:
-            row = weights[start * size : stop * size]
             for e in range(n):
-                value[e] += xj * np.float32(row[e])
-        elif wide:
+                value[e] += x * np.float32(weights[start * size + np.uint64(e)])
+        elif size == _FOUR:
             for i in range(start, stop):
-                packed = np.int64(wide_entry[i])
-                value[packed >> 8] += xj * np.float32(np.int8(packed & 255))
+                value[wide_entry[i] >> _BYTE] += x * np.float32(np.int8(wide_entry[i]))
         else:
             for i in range(start, stop):
-                packed = np.int64(entry[i])
-                value[packed >> 8] += xj * np.float32(np.int8(packed & 255))
+                value[t.entry[i] >> _BYTE] += x * np.float32(np.int8(t.entry[i]))
 
 
 @kernel()
@@ -180,12 +179,13 @@ def _expand(a: Table, scoring: Scoring, first: int, n: int) -> int:
             found += 1
             continue
         grew = True
-        edge, n_edges = t.edge_ptr[node], t.edge_ptr[node + 1] - t.edge_ptr[node]
-        value = s.slot_value[slot] - t.edge_ptr[s.slot_node[slot]] + edge
+        n_edges, first_edge = t.edge_ptr[node + 1] - t.edge_ptr[node], t.edge_ptr[s.slot_node[slot]]
+        value = s.value[s.slot_value[slot] + t.edge_ptr[node] - first_edge :]
+        target, after = t.edge_target[t.edge_ptr[node] :], slice(found, found + n_edges)
+        next_node, next_path, next_slot = s.next_node[after], s.next_path[after], s.next_slot[after]
         given = path if scoring.conditional else np.float32(1.0)
         for e in range(n_edges):
-            s.next_node[found + e], s.next_slot[found + e] = t.edge_target[edge + e], slot
-            s.next_path[found + e] = given * s.value[value + e]
+            next_node[e], next_path[e], next_slot[e] = target[e], given * value[e], slot
         found += n_edges
     return found if grew else 0
 
