@@ -14,14 +14,15 @@ import numpy as np
 
 from core.jit import kernel
 from core.kernels.arrays import ENTRY, facts, places, request, search, trie
-from core.kernels.memory import Table, prefetch, view
+from core.kernels.memory import Table, prefetch, view_as
 from core.kernels.numbers import key, least_of_largest, popcount, sigmoid
 from core.kernels.vectors import LANES, add_rows_of_one_vector, bound_of_largest
 from core.sparse import Floats
 from core.trie import VECTOR, padded, row_stride
 
 SLOTS, POOL, VALUES = 0, 1, 2  # what of each kind of buffer is taken, in Search.used
-_ONE, _FOUR, _BYTE = np.uint64(1), np.uint64(4), np.uint64(8)  # unsigned places need no look at their sign, which took half of the instructions
+# Places are unsigned where it counts: Numba looks at the sign of every other index, in half of a loop's instructions.
+_ONE, _FOUR, _BYTE = np.uint64(1), np.uint64(4), np.uint64(8)
 
 
 class Scoring(NamedTuple):
@@ -150,7 +151,8 @@ def evaluate(a: Table, slot: int, scoring: Scoring) -> bool:
 def _add_rows(a: Table, slot: int, value: Floats) -> None:
     """value[e] += weight · x over the rows of a slot. A row as long as a dense one is dense: a weight for each edge."""
     t, s = trie(a), search(a)
-    weights, wide_entry = view(a, ENTRY, np.int8), view(a, ENTRY, np.uint32)
+    weights = view_as(a, ENTRY, 2 * t.entry.size, np.int8)
+    wide_entry = view_as(a, ENTRY, t.entry.size // 2, np.uint32)
     size, n = np.uint64(facts(a).numbers[0]), value.size
     dense = np.uint64(n) // size
     source = np.uint64(s.slot_at[slot])

@@ -1,4 +1,4 @@
-"""Two loops as vectors, where a compiler makes scalars or branches of them.
+"""Three loops as vectors, where a compiler makes scalars or branches of them.
 
 LLVM unrolls a loop of known length before it looks for vectors, and keeps sums in memory that a loop of unknown length
 adds to. So they are written in vector operations of its own language, which it compiles for any processor.
@@ -77,7 +77,9 @@ def add_rows_of_one_vector(
             start, stop = builder.load(builder.gep(starts, [j])), builder.load(builder.gep(stops, [j]))
             weights = builder.sitofp(_weights(builder, entry, size, start, stop), _FLOATS)
             x = _spread(builder, builder.load(builder.gep(xs, [j])), _FLOATS)
-            builder.store(builder.fadd(builder.fmul(x, weights, flags=["fast"]), builder.load(total), flags=["fast"]), total)
+            builder.store(
+                builder.fadd(builder.fmul(x, weights, flags=["fast"]), builder.load(total), flags=["fast"]), total
+            )
         out = builder.bitcast(builder.gep(value, [arguments[7]]), _FLOATS.as_pointer())
         builder.store(builder.load(total), out, align=4)
         return context.get_dummy_value()
@@ -86,10 +88,31 @@ def add_rows_of_one_vector(
 
 
 @intrinsic
+def add_vectors(typing_context: Any, vectors: Any, rows: Any, xs: Any, n: Any, value: Any) -> Any:
+    """value[e] = Σ weight · x over n rows, e < 16, in their order; row r > 0 is vectors[16 · (r − 1):16 · r]."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        made = [context.make_array(signature.args[i])(context, builder, arguments[i]) for i in (0, 1, 2, 4)]
+        vectors, rows, xs, value = (array.data for array in made)
+        total = cgutils.alloca_once_value(builder, ir.Constant(_FLOATS, None))
+        with cgutils.for_range(builder, arguments[3]) as loop:
+            row = builder.zext(builder.load(builder.gep(rows, [loop.index])), _LONG)
+            at = builder.mul(builder.sub(row, ir.Constant(_LONG, 1)), ir.Constant(_LONG, VECTOR))
+            bytes_of = builder.bitcast(builder.gep(vectors, [at]), _BYTES.as_pointer())
+            weights = builder.sitofp(builder.load(bytes_of, align=2), _FLOATS)
+            x = _spread(builder, builder.load(builder.gep(xs, [loop.index])), _FLOATS)
+            builder.store(builder.fadd(builder.load(total), builder.fmul(x, weights)), total)
+        builder.store(builder.load(total), builder.bitcast(value, _FLOATS.as_pointer()), align=4)
+        return context.get_dummy_value()
+
+    return types.void(vectors, rows, xs, types.int64, value), generate
+
+
+@intrinsic
 def bound_of_largest(typing_context: Any, scores: Any, n: Any, most: Any) -> Any:
-    """A number that at least `most` ≤ 32 of n scores reach, and not many more where `most` is small: the most-th largest
-    of the maxima of 32 parts, found by counting for each of them how many are larger. Scores are not negative, and
-    followed by zeros up to a multiple of 32.
+    """A number that at least `most` ≤ 32 of n scores reach, and not many more where `most` is small: the most-th
+    largest of the maxima of 32 parts, found by counting for each of them how many are larger. Scores are not negative,
+    and followed by zeros up to a multiple of 32.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
