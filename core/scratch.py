@@ -17,6 +17,7 @@ from core.kernels.memory import Table
 from core.kernels.rank import COMPLETED
 from core.kernels.routing import route_rows
 from core.kernels.search import Scoring
+from core.kernels.vectors import LANES
 from core.sparse import Csr, Floats, Int32s
 from core.trie import Places, Trie, padded, places_of
 
@@ -68,7 +69,7 @@ class Scratch:
         trees, n_nodes = searcher.trie.n_trees, len(searcher.trie.node_leaf)
         slots = min(trees * (2 + 4 * beam) * room, n_nodes)
         pool = 64 * slots * room
-        children = min(beam * searcher.most_children, searcher.most_nodes) + beam
+        children = min(beam * searcher.most_children, searcher.most_nodes) + beam + LANES
         search = {
             "used": (3, np.int64),
             "slot_node": (slots, np.int32),
@@ -89,6 +90,8 @@ class Scratch:
             "next_node": (children, np.int32),
             "next_path": (children, np.float32),
             "next_slot": (children, np.int32),
+            "next_worth": (children, np.float32),
+            "chosen": (children, np.int32),
             "keys": (children, np.uint64),
             "work": (children, np.uint64),
             "leaves": (trees + 1, np.int64),

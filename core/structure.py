@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from core.jit import kernel
 from core.sparse import Int32s, Int64s
-from core.trie import Entries, Places, Trie, UInt32s, layer_rows, padded, places_of, row_stride
+from core.trie import VECTOR, Entries, Places, Trie, UInt32s, layer_rows, padded, places_of, row_stride
 
 
 def wrong_lengths(t: Trie, n_labels: int, n_trees: int) -> str | None:
@@ -118,6 +118,7 @@ _ROW_FAULTS = (
     "row: the rows of the layer below must rise from 0 to its end",
     "row: a mask leads to a group that is not there",
     "entry: an edge is not of its group, or out of order",
+    "entry: a row of a narrow group is neither dense nor a single entry",
 )
 
 
@@ -174,6 +175,8 @@ def _row_fault(
         dense = padded(n_edges) // entries.itemsize
         if stop - start > dense:
             return 5
+        if padded(n_edges) == VECTOR and 1 < stop - start < dense:
+            return 6
         if stop - start < dense:
             before = np.int64(-1)
             for i in range(start, stop):

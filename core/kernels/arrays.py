@@ -56,7 +56,9 @@ class Search(NamedTuple):
     beam_*                  the nodes of a level, `beam` places for every tree; paths; their groups' slots
     beam_size [trees]       how many nodes a tree's beam holds
     next_*                  the children of one tree's beam
-    keys, work              the order of the children, and room to select in
+    next_worth              what they compete by, where nodes have weights
+    chosen                  which of the children stay
+    keys, work              their order, and room to select in
     leaves [trees + 1]      slots of the leaves in the beam of tree t: leaf[leaves[t]:leaves[t+1]]
     leaf
     """
@@ -80,6 +82,8 @@ class Search(NamedTuple):
     next_node: Int32s
     next_path: Floats
     next_slot: Int32s
+    next_worth: Floats
+    chosen: Int32s
     keys: UInt64s
     work: UInt64s
     leaves: Int64s
@@ -112,14 +116,16 @@ TYPES: tuple[type, ...] = (
     *(_I8, _F4),  # Facts: 22
     *(_I4, _I4, _F4, _F4),  # Request: 24
     *(_I8, _I4, _I8, _I8, _I8, _F4, _I4, _U4, _F4, _I8, _I8, _F4, _I4, _F4, _I4, _I8, _I4, _F4, _I4),  # Search: 28
-    *(_U8, _U8, _I8, _I4),
-    *(_U8, _U8, _I8, _U8, _U8, _F4),  # Ranking: 51
+    *(_F4, _I4, _U8, _U8, _I8, _I4),
+    *(_U8, _U8, _I8, _U8, _U8, _F4),  # Ranking: 53
 )
+
+ENTRY = 13  # place of the entries
 
 
 def table_of(arrays: Sequence[npt.NDArray[Any]]) -> Table:
     """The table of all arrays; the caller keeps them alive. Wide entries are handed over as pairs of 16 bits."""
-    arrays = [array.view(np.uint16) if i == 13 else array for i, array in enumerate(arrays)]
+    arrays = [array.view(np.uint16) if i == ENTRY else array for i, array in enumerate(arrays)]
     for array, kind in zip(arrays, TYPES, strict=True):
         assert array.dtype == kind, (array.dtype, kind)
     return address_table(arrays)
@@ -160,14 +166,15 @@ def search(a: Table) -> Search:
         view(a, 32, np.int64), view(a, 33, np.float32), view(a, 34, np.int32), view(a, 35, np.uint32),
         view(a, 36, np.float32), view(a, 37, np.int64), view(a, 38, np.int64), view(a, 39, np.float32),
         view(a, 40, np.int32), view(a, 41, np.float32), view(a, 42, np.int32), view(a, 43, np.int64),
-        view(a, 44, np.int32), view(a, 45, np.float32), view(a, 46, np.int32), view(a, 47, np.uint64),
-        view(a, 48, np.uint64), view(a, 49, np.int64), view(a, 50, np.int32),
+        view(a, 44, np.int32), view(a, 45, np.float32), view(a, 46, np.int32), view(a, 47, np.float32),
+        view(a, 48, np.int32), view(a, 49, np.uint64), view(a, 50, np.uint64), view(a, 51, np.int64),
+        view(a, 52, np.int32),
     )  # fmt: skip
 
 
 @kernel(inline=True)
 def ranking(a: Table) -> Ranking:
     return Ranking(
-        view(a, 51, np.uint64), view(a, 52, np.uint64), view(a, 53, np.int64), view(a, 54, np.uint64),
-        view(a, 55, np.uint64), view(a, 56, np.float32),
+        view(a, 53, np.uint64), view(a, 54, np.uint64), view(a, 55, np.int64), view(a, 56, np.uint64),
+        view(a, 57, np.uint64), view(a, 58, np.float32),
     )  # fmt: skip

@@ -16,12 +16,12 @@ import numpy.typing as npt
 from core.groups import Groups
 from core.jit import kernel
 from core.kernels.numbers import logistic
+from core.kernels.vectors import add_vectors
 from core.sparse import Csr, Floats, Int32s, Int64s
 from core.trie import VECTOR, Entries, is_dense, padded
 
 Doubles = npt.NDArray[np.float64]
 SOME = 64  # points at once, where their margins stay in cache
-_AT_ONCE = 4  # rows of a narrow group
 _MANY = 8  # a row that reaches one in so many edges becomes a vector
 
 
@@ -61,8 +61,8 @@ def new_spread(g: Groups, points: Csr) -> Spread:
         np.zeros(rows + 2, np.uint32),
         np.zeros(rows + 1, np.uint32),
         np.empty(size, np.int8),
-        np.empty(longest + _AT_ONCE, np.uint32),
-        np.empty(longest + _AT_ONCE, np.float32),
+        np.empty(longest, np.uint32),
+        np.empty(longest, np.float32),
         np.empty((SOME, edges), np.float32),
     )
 
@@ -113,59 +113,44 @@ def gather_rows(g: Groups, head: int, spread: Spread) -> None:
 def some_margins(g: Groups, head: int, points: Csr, ids: Int32s, spread: Spread) -> None:
     """spread.margins[p, k] = bias + step · Σ weight·x of edge k for the point ids[p], at most SOME of them, at a group
     whose rows are spread."""
-    first, n_edges = g.edge_ptr[head], np.int64(g.n_edges[head])
+    n_edges, first = np.int64(g.n_edges[head]), g.edge_ptr[head]
+    bias, step = g.edge_bias[first : first + n_edges], g.edge_step[first : first + n_edges]
     room, entry = padded(n_edges), g.entry[g.entry_ptr[head] : g.entry_ptr[head + 1]]
+    raw = entry.view(np.int8)
+    met, x, margins = spread.met, spread.met_values, spread.margins
     for p in range(ids.size):
-        sums = spread.margins[p, :room]
-        n = _meet(points, ids[p], spread)
+        n = _meet(points, ids[p], spread.row_of, met, x)
+        sums = margins[p, :room]
         if room == VECTOR:
-            _add_vectors(n, entry.view(np.int8), spread.met, spread.met_values, sums)
+            add_vectors(raw, met, x, n, sums)
         else:
             _add_rows(n, entry, spread, sums)
         for k in range(n_edges):
-            sums[k] = g.edge_bias[first + k] + g.edge_step[first + k] * sums[k]
+            sums[k] = bias[k] + step[k] * sums[k]
 
 
-@kernel()
-def _meet(points: Csr, i: int, spread: Spread) -> int:
-    """The rows that a point meets, and its values there; returns how many. Some that count 0 times follow."""
-    n, met, met_values, row_of = 0, spread.met, spread.met_values, spread.row_of
-    for j in range(points.indptr[i], points.indptr[i + 1]):
+@kernel(inline=True)
+def _meet(points: Csr, i: int, row_of: npt.NDArray[np.uint32], met: npt.NDArray[np.uint32], x: Floats) -> int:
+    """The rows that a point meets, and its values there; returns how many."""
+    n = np.uint64(0)
+    for j in range(np.uint64(points.indptr[i]), np.uint64(points.indptr[i + 1])):
         row = row_of[np.uint32(points.indices[j])]
-        met[n], met_values[n] = row, points.values[j]
-        n += 1 if row > 0 else 0
-    for j in range(n, n + _AT_ONCE):
-        met[j], met_values[j] = 1, 0.0
-    return n
+        met[n], x[n] = row, points.values[j]
+        n += np.uint64(row > 0)
+    return np.int64(n)
 
 
-@kernel()
-def _add_vectors(n: int, vectors: npt.NDArray[np.int8], met: npt.NDArray[np.uint32], x: Floats, sums: Floats) -> None:
-    """sums [VECTOR] = Σ weight·x over the n rows met, where every row is a vector. Sums wait in memory, so that rows
-    are added some at a time, one after the other all the same."""
-    for k in range(VECTOR):
-        sums[k] = 0.0
-    for j in range(0, n, _AT_ONCE):
-        a, b = vectors[VECTOR * (met[j] - 1) :], vectors[VECTOR * (met[j + 1] - 1) :]
-        c, d = vectors[VECTOR * (met[j + 2] - 1) :], vectors[VECTOR * (met[j + 3] - 1) :]
-        xa, xb, xc, xd = x[j], x[j + 1], x[j + 2], x[j + 3]
-        for k in range(VECTOR):
-            two = sums[k] + xa * np.float32(a[k]) + xb * np.float32(b[k])
-            sums[k] = two + xc * np.float32(c[k]) + xd * np.float32(d[k])
-
-
-@kernel()
+@kernel(inline=True)
 def _add_rows(n: int, entry: Entries, spread: Spread, sums: Floats) -> None:
     """sums [padded edges] = Σ weight·x over the n rows met, by vectors and by entries."""
     room = sums.size
     sums[:] = 0.0
     for j in range(n):
         row, x = spread.met[j], spread.met_values[j]
-        vector = np.int64(spread.vector_of[row])
-        if vector > 0:
-            weights = spread.vectors[vector * room : (vector + 1) * room]
+        first = np.uint64(spread.vector_of[row]) * np.uint64(room)
+        if first > 0:
             for k in range(room):
-                sums[k] += x * np.float32(weights[k])
+                sums[k] += x * np.float32(spread.vectors[first + np.uint64(k)])
         else:
             for i in range(spread.starts[row], spread.starts[row + np.uint32(1)]):
                 packed = np.int64(entry[i])

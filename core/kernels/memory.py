@@ -39,9 +39,15 @@ def _pointer(typing_context: Any, address: Any) -> Any:
 
 
 @kernel(inline=True)
+def view_as(table: Table, number: int, length: int, dtype: Any) -> Any:
+    """The bytes of the array of this number, as numbers of another type: an array's own `view` costs a call."""
+    return carray(_pointer(table[2 * number]), length, dtype)
+
+
+@kernel(inline=True)
 def view(table: Table, number: int, dtype: Any) -> Any:
     """The array of this number in the table."""
-    return carray(_pointer(table[2 * number]), np.int64(table[2 * number + 1]), dtype)
+    return view_as(table, number, np.int64(table[2 * number + 1]), dtype)
 
 
 @intrinsic
@@ -60,4 +66,4 @@ def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
         builder.call(hint, [builder.bitcast(pointer, byte), flag(0), flag(3), flag(1)])
         return context.get_dummy_value()
 
-    return types.void(array, types.int64), generate
+    return types.void(array, types.int64 if index.signed else types.uint64), generate

@@ -76,35 +76,19 @@ def largest(values: Floats) -> np.float32:
 
 
 @kernel()
-def keep_largest(keys: UInt64s, n: int, most: int, work: UInt64s) -> None:
-    """Set all but the `most` largest of the first n keys, all different, to 0; `work` [n] is overwritten."""
-    if n <= _FEW:  # a key's rank by comparing it with all: no branch to guess, and it vectorises
-        for i in range(n):
-            larger = np.uint64(0)
-            for j in range(n):
-                larger += np.uint64(keys[j] > keys[i])
-            work[i] = larger
-        for i in range(n):
-            keys[i] = keys[i] if work[i] < np.uint64(most) else np.uint64(0)
-        return
-    least = _least_of_few(keys, n, most, work) if most <= _FEW else nth_largest(keys, n, most, work)
+def least_of_largest(keys: UInt64s, n: int, most: int, work: UInt64s) -> np.uint64:
+    """The most-th largest of the first n keys, all different; `work` [n] is overwritten."""
+    if n > _FEW:
+        return nth_largest(keys, n, most, work)
+    for i in range(n):  # a key's rank by comparing it with all: no branch to guess, and it vectorises
+        larger = np.uint64(0)
+        for j in range(n):
+            larger += np.uint64(keys[j] > keys[i])
+        work[i] = larger
+    least = ~np.uint64(0)
     for i in range(n):
-        keys[i] = keys[i] if keys[i] >= least else np.uint64(0)
-
-
-@kernel()
-def _least_of_few(keys: UInt64s, n: int, most: int, work: UInt64s) -> np.uint64:
-    """The most-th largest of n keys: a sorted list of the best so far, which few of many keys enter."""
-    for i in range(most):
-        work[i] = np.uint64(0)
-    for i in range(n):
-        if keys[i] > work[most - 1]:
-            at = most - 1
-            while at > 0 and work[at - 1] < keys[i]:
-                work[at] = work[at - 1]
-                at -= 1
-            work[at] = keys[i]
-    return work[most - 1]
+        least = min(least, keys[i] if work[i] < np.uint64(most) else ~np.uint64(0))
+    return least
 
 
 @kernel()

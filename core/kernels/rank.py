@@ -164,6 +164,9 @@ def _gather(a: Table, scoring: Scoring, most: int, least: float) -> int:
     without room. A total that reaches `least` has a tree's share of it in one tree: only such labels are looked at."""
     t, s, f, r = trie(a), search(a), ranking(a), request(a)
     n_trees, size = t.tree_ptr.size - 1, 0
+    if n_trees == 1 and not r.edge_weight.size:  # the best of the only tree are the best
+        f.heap[:most] = f.tree_heap[:most]
+        return int(f.tree_size[0])
     share = least / (np.float32(n_trees) * _SLACK)
     for tree in range(n_trees):
         for i in range(s.leaves[tree], s.leaves[tree + 1]):

@@ -13,13 +13,16 @@ from typing import NamedTuple
 import numpy as np
 
 from core.jit import kernel
-from core.kernels.arrays import facts, places, request, search, trie
-from core.kernels.memory import Table, prefetch
-from core.kernels.numbers import keep_largest, key, popcount, sigmoid
-from core.sparse import Floats, Int64s
-from core.trie import Entries, padded, row_stride
+from core.kernels.arrays import ENTRY, facts, places, request, search, trie
+from core.kernels.memory import Table, prefetch, view_as
+from core.kernels.numbers import key, least_of_largest, popcount, sigmoid
+from core.kernels.vectors import LANES, add_rows_of_one_vector, bound_of_largest
+from core.sparse import Floats
+from core.trie import VECTOR, padded, row_stride
 
 SLOTS, POOL, VALUES = 0, 1, 2  # what of each kind of buffer is taken, in Search.used
+# Places are unsigned where it counts: Numba looks at the sign of every other index, in half of a loop's instructions.
+_ONE, _FOUR, _BYTE = np.uint64(1), np.uint64(4), np.uint64(8)
 
 
 class Scoring(NamedTuple):
@@ -63,44 +66,47 @@ def forget(a: Table) -> None:
 def step_down(a: Table, above: int, node: int, path: float) -> int:
     """The slot of a group below the slot `above`: of its features, those that the subtree knows; -1 without room."""
     t, p, s = trie(a), places(a), search(a)
-    n_above = s.slot_len[above]
-    slot = new_slot(a, node, path, n_above)
+    slot = new_slot(a, node, path, s.slot_len[above])
     if slot < 0:
         return -1
-    layer = p.layer[s.slot_node[above]]
-    first_row, stride = t.layer_row[layer], row_stride(t.layer_words[layer])
-    way = p.way[node]
-    word, bit = 1 + 2 * (way >> 5), np.uint64(way & 31)
-    lower = (np.uint64(1) << bit) - np.uint64(1)
-    source, start = s.slot_at[above], s.slot_at[slot]
-    below = p.layer[node]
-    below_row, below_stride = t.layer_row[below], row_stride(t.layer_words[below])
+    layer, way = p.layer[s.slot_node[above]], p.way[node]
+    stride = np.uint64(row_stride(t.layer_words[layer]))
+    first = np.uint64(t.layer_row[layer] + 1 + 2 * (way >> 5))  # of the words about this way
+    bit = np.uint64(way & 31)
+    lower = (_ONE << bit) - _ONE
+    source, start = np.uint64(s.slot_at[above]), np.uint64(s.slot_at[slot])
     n = start
-    for j in range(source, source + n_above):
-        at = first_row + np.int64(s.pool_row[j]) * stride
-        mask = np.uint64(t.row[at + word + 1])
-        row = np.int64(t.row[at + word]) + popcount(mask & lower)
-        s.pool_row[n], s.pool_x[n] = row, s.pool_x[j]
-        prefetch(t.row, below_row + row * below_stride)
-        n += np.int64((mask >> bit) & np.uint64(1))
+    for j in range(source, source + np.uint64(s.slot_len[above])):
+        at = first + s.pool_row[j] * stride
+        mask = np.uint64(t.row[at + _ONE])
+        s.pool_row[n], s.pool_x[n] = t.row[at] + np.uint64(popcount(mask & lower)), s.pool_x[j]
+        n += (mask >> bit) & _ONE
     s.slot_len[slot] = n - start
     s.used[POOL] = n
+    below = p.layer[node]
+    first, stride = np.uint64(t.layer_row[below]), np.uint64(row_stride(t.layer_words[below]))
+    for j in range(start, n):
+        prefetch(t.row, first + s.pool_row[j] * stride)
     return slot
 
 
 @kernel()
 def fetch(a: Table, slot: int) -> None:
-    """Look the rows of a slot's list up, and ask for their entries."""
+    """Look the rows of a slot's list up, and ask for their entries and for what else the group's edges need."""
     t, p, s = trie(a), places(a), search(a)
-    layer = p.layer[s.slot_node[slot]]
-    first_row, stride, first_entry = t.layer_row[layer], row_stride(t.layer_words[layer]), t.layer_entry[layer]
-    scale = facts(a).numbers[0] // 2
-    for j in range(s.slot_at[slot], s.slot_at[slot] + s.slot_len[slot]):
-        at = first_row + np.int64(s.pool_row[j]) * stride
-        start = first_entry + np.int64(t.row[at])
-        s.pool_start[j] = start
-        s.pool_stop[j] = first_entry + np.int64(t.row[at + stride])
-        prefetch(t.entry, start * scale)
+    head = s.slot_node[slot]
+    layer = p.layer[head]
+    for e in range(t.edge_ptr[head], t.edge_ptr[head] + p.n_edges[head], VECTOR):
+        prefetch(t.edge_bias, e)
+        prefetch(t.edge_step, e)
+    first, stride = np.uint64(t.layer_row[layer]), np.uint64(row_stride(t.layer_words[layer]))
+    entry, scale = np.uint64(t.layer_entry[layer]), np.uint64(facts(a).numbers[0] // 2)
+    source = np.uint64(s.slot_at[slot])
+    for j in range(source, source + np.uint64(s.slot_len[slot])):
+        at = first + s.pool_row[j] * stride
+        begin = entry + t.row[at]
+        s.pool_start[j], s.pool_stop[j] = begin, entry + t.row[at + stride]
+        prefetch(t.entry, begin * scale)
 
 
 @kernel()
@@ -115,14 +121,18 @@ def evaluate(a: Table, slot: int, scoring: Scoring) -> bool:
     if start + room > s.value.size:
         return False
     value = s.value[start : start + room]
-    for e in range(room):
-        value[e] = np.float32(0.0)
-    first, last = s.slot_at[slot], s.slot_at[slot] + s.slot_len[slot]
-    wide = facts(a).numbers[0] == 4
-    _add_rows(t.entry, wide, s.pool_start[first:last], s.pool_stop[first:last], s.pool_x[first:last], value)
-    first_edge = t.edge_ptr[head]
+    if room == VECTOR and facts(a).numbers[0] == 2 and t.entry.size >= VECTOR:
+        first = s.slot_at[slot]
+        last = first + s.slot_len[slot]
+        add_rows_of_one_vector(t.entry, s.pool_start, s.pool_stop, s.pool_x, first, last, s.value, start)
+    else:
+        for e in range(room):
+            value[e] = np.float32(0.0)
+        _add_rows(a, slot, value)
+    edges = slice(t.edge_ptr[head], t.edge_ptr[head] + n_edges)  # loops over slices become vectors
+    bias, step = t.edge_bias[edges], t.edge_step[edges]
     for e in range(n_edges):
-        value[e] = t.edge_bias[first_edge + e] + t.edge_step[first_edge + e] * value[e]
+        value[e] = bias[e] + step[e] * value[e]
     if scoring.ridge_leaves and t.node_leaf[head]:
         for e in range(room):
             value[e] = min(max(value[e], np.float32(0.0)), np.float32(1.0))
@@ -138,63 +148,82 @@ def evaluate(a: Table, slot: int, scoring: Scoring) -> bool:
 
 
 @kernel(fastmath=True)
-def _add_rows(entry: Entries, wide: bool, starts: Int64s, stops: Int64s, x: Floats, value: Floats) -> None:
-    """value[e] += weight · x over some rows. A row as long as a dense one is dense: a weight for each edge."""
-    weights, size = entry.view(np.int8), (4 if wide else 2)
-    wide_entry = entry[: entry.size // 2 * 2].view(np.uint32)
-    n = value.size
-    dense = n // size
-    for j in range(x.size):
-        start, stop, xj = starts[j], stops[j], x[j]
+def _add_rows(a: Table, slot: int, value: Floats) -> None:
+    """value[e] += weight · x over the rows of a slot. A row as long as a dense one is dense: a weight for each edge."""
+    t, s = trie(a), search(a)
+    weights = view_as(a, ENTRY, 2 * t.entry.size, np.int8)
+    wide_entry = view_as(a, ENTRY, t.entry.size // 2, np.uint32)
+    size, n = np.uint64(facts(a).numbers[0]), value.size
+    dense = np.uint64(n) // size
+    source = np.uint64(s.slot_at[slot])
+    for j in range(source, source + np.uint64(s.slot_len[slot])):
+        start, stop, x = np.uint64(s.pool_start[j]), np.uint64(s.pool_stop[j]), s.pool_x[j]
         if stop - start == dense:
-            row = weights[start * size : stop * size]
             for e in range(n):
-                value[e] += xj * np.float32(row[e])
-        elif wide:
+                value[e] += x * np.float32(weights[start * size + np.uint64(e)])
+        elif size == _FOUR:
             for i in range(start, stop):
-                packed = np.int64(wide_entry[i])
-                value[packed >> 8] += xj * np.float32(np.int8(packed & 255))
+                value[wide_entry[i] >> _BYTE] += x * np.float32(np.int8(wide_entry[i]))
         else:
             for i in range(start, stop):
-                packed = np.int64(entry[i])
-                value[packed >> 8] += xj * np.float32(np.int8(packed & 255))
+                value[t.entry[i] >> _BYTE] += x * np.float32(np.int8(t.entry[i]))
 
 
 @kernel()
 def _expand(a: Table, scoring: Scoring, first: int, n: int) -> int:
     """The children of a beam's nodes into next_*; a leaf stays as it is. Returns how many; 0 if all are leaves."""
-    t, s, weights = trie(a), search(a), request(a).node_weight
-    found, grew, weighted = 0, False, weights.size > 0
+    t, s = trie(a), search(a)
+    found, grew = 0, False
     for b in range(first, first + n):
         node, path, slot = s.beam_node[b], s.beam_path[b], s.beam_slot[b]
         if t.node_leaf[node]:
             s.next_node[found], s.next_path[found], s.next_slot[found] = node, path, slot
-            s.keys[found] = key(path * (weights[node] if weighted else np.float32(1.0)), node)
             found += 1
             continue
         grew = True
-        value = s.slot_value[slot] - t.edge_ptr[s.slot_node[slot]]
+        n_edges, first_edge = t.edge_ptr[node + 1] - t.edge_ptr[node], t.edge_ptr[s.slot_node[slot]]
+        value = s.value[s.slot_value[slot] + t.edge_ptr[node] - first_edge :]
+        target, after = t.edge_target[t.edge_ptr[node] :], slice(found, found + n_edges)
+        next_node, next_path, next_slot = s.next_node[after], s.next_path[after], s.next_slot[after]
         given = path if scoring.conditional else np.float32(1.0)
-        for e in range(t.edge_ptr[node], t.edge_ptr[node + 1]):
-            child, score = t.edge_target[e], given * s.value[value + e]
-            s.next_node[found], s.next_path[found], s.next_slot[found] = child, score, slot
-            s.keys[found] = key(score * (weights[child] if weighted else np.float32(1.0)), child)
-            found += 1
+        for e in range(n_edges):
+            next_node[e], next_path[e], next_slot[e] = target[e], given * value[e], slot
+        found += n_edges
     return found if grew else 0
 
 
 @kernel()
 def _keep(a: Table, found: int, beam: int, first: int) -> int:
     """The best of next_* into beam_*, in the order they have; returns how many."""
-    s = search(a)
-    if found > beam:
-        keep_largest(s.keys, found, beam, s.work)
-    n = first
+    s, weights, n = search(a), request(a).node_weight, 0
+    worth = s.next_worth if weights.size else s.next_path
+    for i in range(found if weights.size else 0):
+        worth[i] = s.next_path[i] * weights[s.next_node[i]]
+    worth[found : found + LANES] = 0.0
+    bound = bound_of_largest(worth, found, beam) if found > LANES and beam <= LANES // 2 else np.float32(0.0)
     for i in range(found):
-        if s.keys[i] > np.uint64(0):
-            s.beam_node[n], s.beam_path[n], s.beam_slot[n] = s.next_node[i], s.next_path[i], s.next_slot[i]
-            n += 1
-    return n - first
+        s.chosen[n] = i
+        n += np.int64(worth[i] >= bound)
+    if n > beam:
+        n = _best_of_chosen(a, worth, n, beam)
+    for i in range(n):
+        j = s.chosen[i]
+        s.beam_node[first + i], s.beam_path[first + i] = s.next_node[j], s.next_path[j]
+        s.beam_slot[first + i] = s.next_slot[j]
+    return n
+
+
+@kernel()
+def _best_of_chosen(a: Table, worth: Floats, n: int, most: int) -> int:
+    """Of n chosen places, more than there may be, the best; ties by lower node. Returns how many."""
+    s, kept = search(a), 0
+    for i in range(n):
+        s.keys[i] = key(worth[s.chosen[i]], s.next_node[s.chosen[i]])
+    least = least_of_largest(s.keys, n, most, s.work)
+    for i in range(n):
+        s.chosen[kept] = s.chosen[i]
+        kept += np.int64(s.keys[i] >= least)
+    return kept
 
 
 @kernel()

@@ -14,6 +14,8 @@ import pytest
 from core.errors import ModelError
 from core.format import MANIFEST, create_array, written_aside
 from core.model import open_model
+from core.structure import wrong_structure
+from core.trie import VECTOR, layer_rows, places_of, row_stride
 from training.dataset import Dataset
 from training.fit import fit
 from training.params import PAPER, Params
@@ -87,6 +89,23 @@ def test_a_manifest_that_lies_is_refused(copy: Path, change: Callable[[dict[str,
     edit(copy, change)
     with pytest.raises(ModelError, match=message):
         open_model(copy)
+
+
+def test_a_narrow_row_of_some_entries_is_refused(sample: tuple[Dataset, Dataset], tmp_path: Path) -> None:
+    """Searches take a row of a narrow group for dense, for one entry, or for none."""
+    fit(sample[0], Params(PAPER, trees=1, max_leaf=12), tmp_path / "m", 1)
+    model = open_model(tmp_path / "m")
+    t, p = model.trie, places_of(model.trie)
+    row = t.row.copy()
+    for layer, _, group in layer_rows(t, p, model.n_features):
+        rows = row[t.layer_row[layer] : t.layer_row[layer + 1] : row_stride(t.layer_words[layer])]
+        places = np.flatnonzero((np.diff(rows) == VECTOR // 2) & (p.n_edges[group] <= VECTOR))
+        if len(places):
+            rows[places[0] + 1] -= 6
+            break
+    assert wrong_structure(t, model.n_features, model.n_labels) is None
+    message = wrong_structure(t._replace(row=row), model.n_features, model.n_labels)
+    assert message == "entry: a row of a narrow group is neither dense nor a single entry"
 
 
 @pytest.mark.parametrize(
