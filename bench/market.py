@@ -35,11 +35,11 @@ from core.releases import current, read_release
 from core.served import Served
 from core.sparse import Csr, best_of_rows, from_scipy, take_entries, take_rows, to_scipy, transpose
 from core.text import normalise
-from training.baselines import BASELINES
 from training.catalogue import documents
 from training.clicks import Clicks, open_clicks
-from training.judge import ask, held_out, merged
-from training.market_log import PLACES
+from training.market.log import PLACES
+from training.release.baselines import BASELINES
+from training.release.judge import ask, held_out, merged, task
 
 console = Console(width=120)
 K, THRESHOLD, BINS = 10, 0.01, 10
@@ -149,19 +149,19 @@ def serve_a_day(market: Market, directory: Path) -> None:
     shown in their order, clicks follow the truth. `xreg recalibrate` then learns from it, as it would every night."""
     about = json.loads((directory / "market" / "market.json").read_text())
     random, examination = np.random.default_rng(1), np.array(about["examination"])
-    fitted, _ = held_out(market.clicks)
-    answers = ask(market.served, market.clicks, fitted.queries, threads=2)
-    rows, truth = merged(answers, market.served.rule, K), take_rows(market.truth, fitted.ids)
-    true, asked = true_rate(market, truth, rows), np.bincount(_rows_of(fitted.shown), fitted.shown.values)
+    asked = task(market.clicks, market.clicks.test, np.unique(market.clicks.test.query).astype(np.int64))
+    answers = ask(market.served, market.clicks, asked.queries, threads=2)
+    rows, truth = merged(answers, market.served.rule, K), take_rows(market.truth, asked.ids)
+    true, often = true_rate(market, truth, rows), np.bincount(_rows_of(asked.shown), asked.shown.values)
     events: dict[str, list[Any]] = {"query": [], "ad_id": [], "position": [], "clicked": []}
     ads = market.clicks.ads["ad_id"].to_pylist()
-    visits = random.choice(len(asked), _VISITS, p=asked / asked.sum())
+    visits = random.choice(len(often), _VISITS, p=often / often.sum())
     for row in visits.tolist():
         at = np.arange(rows.indptr[row], rows.indptr[row + 1])
         at = np.sort(random.permutation(at[np.argsort(-rows.values[at], kind="stable")])[: len(examination)])
         at = at[np.argsort(-rows.values[at], kind="stable")]
         clicked = random.random(len(at)) < true[at] * examination[: len(at)]
-        events["query"] += [fitted.queries[row]] * len(at)
+        events["query"] += [asked.queries[row]] * len(at)
         events["ad_id"] += [ads[ad] for ad in rows.indices[at]]
         events["position"] += range(1, len(at) + 1)
         events["clicked"] += clicked.astype(int).tolist()

@@ -6,7 +6,7 @@
 Where the release has maps, each source's scores first go through a monotone map to click rates, so that the mean is one
 of comparable numbers, and the result goes through one more, for queries in the table and for others each its own: the
 click rate that was seen on held-out data. Ads come by falling probability, ties by lower id. The weight and the maps
-are chosen by training/judge.py.
+are chosen by training/release/judge.py.
 """
 
 from __future__ import annotations

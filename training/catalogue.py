@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 
 from core.errors import DataError
 from core.text import ad_document
-from training.events import numbers
-from training.logs import column_names
+from training.ingest.events import numbers
+from training.ingest.logs import column_names
 
 _TEXTS = ("ad_id", "title", "text", "url")
 _NUMBERS = ("bid", "quality")

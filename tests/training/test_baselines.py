@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from core.errors import UsageError
 from core.sparse import Csr
-from training import baselines
-from training.baselines import BASELINES, bm25, memory, popular
 from training.clicks import Clicks, Pairs
+from training.release import baselines
+from training.release.baselines import BASELINES, bm25, memory, popular
 
 WORDS = ("red", "blue", "shoe", "boot", "sale", "new")
 TEXTS = st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.training.pages import Page
-from training.charts import (
+from training.report.charts import (
     NEUTRAL,
     SLOTS,
     STYLE,

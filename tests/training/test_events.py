@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.events import NO_TIME, clean, numbers, times
-from training.ingest_options import parse_time, time_as_text
-from training.logs import Layout, Raw
+from training.ingest.events import NO_TIME, clean, numbers, times
+from training.ingest.logs import Layout, Raw
+from training.ingest.options import parse_time, time_as_text
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 AT = 1_767_355_200_000_000

@@ -33,8 +33,8 @@ from tests.training.market import (
 )
 from training.clicks import Clicks, Pairs, open_clicks
 from training.dataset import read_dataset
-from training.ingest import ingest
-from training.ingest_options import IngestOptions
+from training.ingest.options import IngestOptions
+from training.ingest.run import ingest
 
 ROWS = make_rows()
 ALL = (*COUNTS, "position", "time")
@@ -137,10 +137,10 @@ def test_blocks_and_batches_do_not_show(tmp_path: Path, ads: Path, monkeypatch: 
     log = write_rows(tmp_path / "a.csv", ROWS, ALL)
     ingest([log], ads, tmp_path / "large")
     for module, name, value in (
-        ("training.logs", "_BLOCK", 4096),
-        ("training.buckets", "_AT_ONCE", 10),
-        ("training.buckets", "ROWS_PER_BUCKET", 100),
-        ("training.pairs", "_AT_ONCE", 50),
+        ("training.ingest.logs", "_BLOCK", 4096),
+        ("training.ingest.buckets", "_AT_ONCE", 10),
+        ("training.ingest.buckets", "ROWS_PER_BUCKET", 100),
+        ("training.ingest.pairs", "_AT_ONCE", 50),
     ):
         monkeypatch.setattr(f"{module}.{name}", value)
     ingest([log], ads, tmp_path / "small")
@@ -431,7 +431,7 @@ class _Killed(Exception):  # noqa: N818  (no error of the product)
 def test_killed_at_any_step_and_resumed_it_ends_byte_for_byte_the_same(
     tmp_path: Path, ads: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("training.buckets.ROWS_PER_BUCKET", 1000)
+    monkeypatch.setattr("training.ingest.buckets.ROWS_PER_BUCKET", 1000)
     for i in range(3):
         write_rows(tmp_path / "log" / f"{i}.csv", ROWS[i::3], ALL)
     steps = list[tuple[str, int, int]]()
@@ -462,9 +462,9 @@ def test_killed_at_any_step_and_resumed_it_ends_byte_for_byte_the_same(
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-import training.buckets
-from training.ingest import ingest
-training.buckets.ROWS_PER_BUCKET = 100
+import training.ingest.buckets
+from training.ingest.run import ingest
+training.ingest.buckets.ROWS_PER_BUCKET = 100
 def kill(stage, done, total):
     if (stage, done) == ("merging", 10):
         os.kill(os.getpid(), signal.SIGKILL)
@@ -478,7 +478,7 @@ def test_a_process_that_was_killed_is_gone_on_from(tmp_path: Path, ads: Path, mo
     run = subprocess.run([sys.executable, "-c", KILLED, log, ads, tmp_path / "out"], check=False)
     assert run.returncode == -signal.SIGKILL
     assert len(list((tmp_path / "out.work").glob("bucket*"))) == 10
-    monkeypatch.setattr("training.buckets.ROWS_PER_BUCKET", 100)
+    monkeypatch.setattr("training.ingest.buckets.ROWS_PER_BUCKET", 100)
     ingest([log], ads, tmp_path / "out", resume=True)
     ingest([log], ads, tmp_path / "whole")
     assert digest_of(tmp_path / "out") == digest_of(tmp_path / "whole")
@@ -513,9 +513,9 @@ def _raise(*_: object) -> None:
 PEAK = """
 import sys
 from pathlib import Path
-import training.logs, training.buckets
-training.logs._BLOCK, training.buckets._AT_ONCE = 1 << 20, 1 << 12
-from training.ingest import ingest
+import training.ingest.logs, training.ingest.buckets
+training.ingest.logs._BLOCK, training.ingest.buckets._AT_ONCE = 1 << 20, 1 << 12
+from training.ingest.run import ingest
 ingest([Path(sys.argv[1])], Path(sys.argv[2]), Path(sys.argv[3]))
 print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
 """

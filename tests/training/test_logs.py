@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from core.errors import DataError
-from training.logs import Layout, layout_of, read_raw
+from training.ingest.logs import Layout, layout_of, read_raw
 
 LINE = st.one_of(
     st.lists(st.sampled_from([b"a", b",", b",", b'"', b'""', b"\r", b"\xff", b" ", b"\x00"]), max_size=7).map(b"".join),
@@ -24,7 +24,7 @@ LINE = st.one_of(
 
 def read(text: bytes, block: int) -> tuple[list[tuple[int, bytes, bytes]], list[tuple[int, bytes]]]:
     """Rows with their numbers and lines set apart, read in blocks of a size."""
-    with tempfile.TemporaryDirectory() as directory, patch("training.logs._BLOCK", block):
+    with tempfile.TemporaryDirectory() as directory, patch("training.ingest.logs._BLOCK", block):
         path = Path(directory) / "log.csv"
         path.write_bytes(text)
         rows, malformed = list[tuple[int, bytes, bytes]](), list[tuple[int, bytes]]()
@@ -69,8 +69,8 @@ def test_a_byte_order_mark_and_a_quoted_header_are_read(tmp_path: Path) -> None:
 def test_a_line_without_end_is_refused(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_bytes(b"query,ad_id\n" + b"x" * 5000)
     with (
-        patch("training.logs._BLOCK", 100),
-        patch("training.logs._LONGEST", 1000),
+        patch("training.ingest.logs._BLOCK", 100),
+        patch("training.ingest.logs._LONGEST", 1000),
         pytest.raises(DataError, match="a line of more than 1000 bytes"),
     ):
         list(read_raw(tmp_path / "log.csv", ["query", "ad_id"], lambda n: None))

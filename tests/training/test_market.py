@@ -18,12 +18,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from core.errors import UsageError
-from training.market import MarketSize, make_market
-from training.market_ads import APPEAL, QUALITY, SLOTS, make_ads
-from training.market_phrases import TYPED
-from training.market_queries import make_queries
-from training.market_truth import ATTRIBUTE, BRAND, LINE, SILENT, make_truth
-from training.market_words import language, plural
+from training.market.ads import APPEAL, QUALITY, SLOTS, make_ads
+from training.market.make import MarketSize, make_market
+from training.market.phrases import TYPED
+from training.market.queries import make_queries
+from training.market.truth import ATTRIBUTE, BRAND, LINE, SILENT, make_truth
+from training.market.words import language, plural
 
 SIZE = MarketSize(ads=800, queries=2_000, events=60_000, seed=3)
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.buckets import Rows
-from training.rates import Exposure, Pairs, fit_examination, fit_prior, pairs_of
+from training.ingest.buckets import Rows
+from training.ingest.rates import Exposure, Pairs, fit_examination, fit_prior, pairs_of
 
 EXAMINATION = np.array([1.0, 0.6, 0.45, 0.3, 0.22, 0.15])
 

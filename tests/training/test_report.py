@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.training.pages import Page, full_facts
-from training.markup import better, count, escape, figure, megabytes, percent, tag
-from training.report import render_report
-from training.report_sections import SECTIONS
+from training.report.markup import better, count, escape, figure, megabytes, percent, tag
+from training.report.page import render_report
+from training.report.sections import SECTIONS
 
 HOSTILE = """<script>alert("1")</script>' onload='x' &lt;&amp; </title></style><!-- ]]> \x00 \ud800 \u202e"""
 NEEDS = {

@@ -10,8 +10,8 @@ import click
 from core.text import VocabularyLimits
 from training.commands.options import FILE, PATH, reported, threads_option
 from training.display import notes, progress_bar, show_stats
-from training.ingest_options import IngestOptions
-from training.market import MarketSize
+from training.ingest.options import IngestOptions
+from training.market.make import MarketSize
 
 _INGEST, _WORDS, _MARKET = IngestOptions(), VocabularyLimits(), MarketSize()
 
@@ -78,7 +78,7 @@ def ingest(
     (0/1); relevance (0 … 1); or nothing more: a log of clicks. Optional: position, time.
     ADS have ad_id, title, text, url.
     """
-    from training.ingest import ingest as run
+    from training.ingest.run import ingest as run
 
     chosen = IngestOptions(words=VocabularyLimits(min_texts, most_words, bigrams), **options)
     with progress_bar("ingest", "") as bar:
@@ -111,7 +111,7 @@ def ingest(
 @reported
 def synth(out: Path, **size: Any) -> None:
     """A made-up market in the directory OUT: ads.csv, events.parquet, and the true click probabilities."""
-    from training.market import make_market
+    from training.market.make import make_market
 
     with progress_bar("market", "steps") as bar:
         task = bar.add_task("", total=None)

@@ -68,10 +68,10 @@ def refresh(
     the one being served is not published.
     """
     from core.releases import retain
-    from training.fill import TOP
-    from training.refresh import Plan, refresh_table
-    from training.refresh import refresh as run
-    from training.staging import Terms
+    from training.release.fill import TOP
+    from training.release.refresh import Plan, refresh_table
+    from training.release.refresh import refresh as run
+    from training.release.staging import Terms
 
     if table_only != (ads is not None) or table_only == (data is not None):
         raise UsageError("give --data DATASET, or --table-only with --ads ADS")
@@ -95,8 +95,8 @@ def refresh(
 @reported
 def recalibrate(releases: Path, data: Path, force: bool, threads: int) -> None:
     """Fit merge rule and probability maps anew on the held-out part of a fresh log, without training."""
-    from training.refresh import recalibrate as run
-    from training.staging import Terms
+    from training.release.refresh import recalibrate as run
+    from training.release.staging import Terms
 
     with _steps("recalibrate") as on_step:
         name = run(data, Terms(releases, threads, force, on_step))
@@ -116,7 +116,7 @@ def fill(model: Path, data: Path, out: Path, top: int | None, factor: float, thr
     import numpy as np
 
     from training.clicks import open_clicks
-    from training.fill import TOP, fill_table
+    from training.release.fill import TOP, fill_table
 
     if out.exists():
         raise UsageError(f"{out} exists; remove it or choose another name")
@@ -139,8 +139,8 @@ def fill(model: Path, data: Path, out: Path, top: int | None, factor: float, thr
 @reported
 def publish(releases: Path, data: Path, online: Path, labelwise: Path, table: Path, force: bool, threads: int) -> None:
     """Make a release of parts that were trained and filled one by one: judge, pass the gate, publish."""
-    from training.refresh import publish_parts
-    from training.staging import Terms
+    from training.release.refresh import publish_parts
+    from training.release.staging import Terms
 
     with _steps("publish") as on_step:
         parts = {"online": online, "labelwise": labelwise, "table": table}
@@ -202,7 +202,7 @@ def get(query: str, releases: Path) -> None:
     from core.catalogue import open_catalogue
     from core.tables import MappedTable
     from core.text import normalise
-    from training.staging import served_release
+    from training.release.staging import served_release
 
     served = served_release(releases)
     row = MappedTable.open(served / "table", verify=False).get(normalise(query))
@@ -222,8 +222,8 @@ def get(query: str, releases: Path) -> None:
 @reported
 def export(parquet: Path, releases: Path) -> None:
     """Write the whole table as Parquet."""
-    from training.export import export_table
-    from training.staging import served_release
+    from training.release.export import export_table
+    from training.release.staging import served_release
 
     rows = export_table(served_release(releases), parquet)
     notes.print(f"{parquet}: {rows} rows")

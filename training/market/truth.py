@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from core.sparse import Floats, Int32s, Int64s
-from training.market_ads import Ads
-from training.market_queries import ASKED, Queries
-from training.market_words import Language
+from training.market.ads import Ads
+from training.market.queries import ASKED, Queries
+from training.market.words import Language
 
 BASE_RATE = 0.0005
 FLOOR = 0.002

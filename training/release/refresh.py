@@ -29,13 +29,13 @@ from core.work import save_text, work_of
 from training.catalogue import read_catalogue
 from training.clicks import Clicks, open_clicks
 from training.dataset import read_dataset
-from training.fill import TOP, fill_table
 from training.fit import begin, finish
-from training.gate import compare
-from training.judged import Judged, covered_queries, judge_release
 from training.memory import return_large_arrays
 from training.params import CLICKS, Choice, Params
-from training.staging import KNOWN, Run, Terms, begun, publish_run, served_release
+from training.release.fill import TOP, fill_table
+from training.release.gate import compare
+from training.release.judged import Judged, covered_queries, judge_release
+from training.release.staging import KNOWN, Run, Terms, begun, publish_run, served_release
 from training.tune import tune
 
 _CLICKS, _TABLE = Params(CLICKS), Labelwise(top=TOP)

@@ -12,10 +12,10 @@ from core.merge import PLAIN, SOURCES, MergeRule
 from core.served import Served
 from core.sparse import Csr, best_of_rows, take_entries
 from core.tables import Table
-from training.baselines import BASELINES
 from training.clicks import Clicks
-from training.gate import Check, compare
-from training.judge import (
+from training.release.baselines import BASELINES
+from training.release.gate import Check, compare
+from training.release.judge import (
     THRESHOLD,
     Bin,
     K,
@@ -62,7 +62,7 @@ def judge_release(
     fresh: bool = False,
 ) -> Judged:
     """Choose the rule, judge on the other half of the held-out queries, and compare with the release being served. A
-    fresh log, of which nothing was trained, is held out as a whole; then there are no baselines, which would know it."""
+    fresh log, of which nothing was trained, is held out as a whole, without baselines: those would know it."""
     choose_on, judge_on = held_out(clicks, fresh)
     rule = choose_rule(ask(served, clicks, choose_on.queries, threads), choose_on) if choose_on.queries else PLAIN
     ruled = served.with_rule(rule)

@@ -31,12 +31,12 @@ from core.errors import DataError, UsageError
 from core.executors import Task, run_on_threads
 from core.format import written_aside
 from core.work import claim, locked, remove, work_of
-from training.buckets import N_SLOTS, Split, merge_bucket, n_buckets, write_events
 from training.catalogue import read_catalogue
-from training.clicks_output import Log, write_clicks
-from training.events import NO_TIME, Events, clean, times
-from training.ingest_options import IngestOptions, parse_time, time_as_text
-from training.logs import Layout, OnBytes, find_files, layout_of, read_raw
+from training.ingest.buckets import N_SLOTS, Split, merge_bucket, n_buckets, write_events
+from training.ingest.events import NO_TIME, Events, clean, times
+from training.ingest.logs import Layout, OnBytes, find_files, layout_of, read_raw
+from training.ingest.options import IngestOptions, parse_time, time_as_text
+from training.ingest.output import Log, write_clicks
 
 OnProgress = Callable[[str, int, int], None]  # stage, done, in all (bytes where files are read, else steps)
 REJECTS = ("file", "row", "reason", "raw")

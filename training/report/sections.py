@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from training.charts import NEUTRAL, Axis, bar_chart, line_chart, reliability_chart
-from training.markup import (
+from training.report.charts import NEUTRAL, Axis, bar_chart, line_chart, reliability_chart
+from training.report.facts import BUCKETS, SERVED, Facts, Number, Reliability, Threshold, ordered, slots
+from training.report.markup import (
     NOTHING,
     Markup,
     best_of,
@@ -23,7 +24,6 @@ from training.markup import (
     table,
     tag,
 )
-from training.report_facts import BUCKETS, SERVED, Facts, Number, Reliability, Threshold, ordered, slots
 
 METRICS = ("WP@1", "WP@3", "WP@5", "nDCG@5", "XMAD@5")
 _RANKING, _REGRESSION = METRICS[:4], METRICS[4]

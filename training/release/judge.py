@@ -73,7 +73,8 @@ def _together(train: Pairs, test: Pairs) -> Pairs:
     first = np.append(True, (np.diff(query[order]) != 0) | (np.diff(ad[order]) != 0))[: len(order)]
     at = np.flatnonzero(first)
     sums = [np.add.reduceat(x[order], at) if len(at) else x for x in (shown, clicked, relevance * shown)]
-    return Pairs(query[order][at], ad[order][at], sums[0], sums[1], sums[2] / sums[0])
+    mean = np.asarray(sums[2] / sums[0], np.float32)
+    return Pairs(query[order][at], ad[order][at], sums[0], sums[1], mean)
 
 
 def task(clicks: Clicks, pairs: Pairs, ids: Int64s) -> Task:

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 
 from core.sparse import Int32s, Int64s
 from core.text import normalise
-from training.ingest_options import LATEST, parse_time
-from training.logs import Form, Layout, Raw
+from training.ingest.logs import Form, Layout, Raw
+from training.ingest.options import LATEST, parse_time
 
 Doubles = npt.NDArray[np.float64]
 REASONS = (

@@ -1,6 +1,6 @@
 """What the market sells, first half: things to wear, for the house, the family and the table.
 
-The notation is read by `training.market_words`. A paragraph is a category: its name and shelf title, the nouns
+The notation is read by `training.market.words`. A paragraph is a category: its name and shelf title, the nouns
 that mean all of it, what people ask, what its shops say, `-` lines of attributes that exclude one another (a word and a
 colon: how a query leads up to them), then product types with synonyms and uses. Types come in pairs that shoppers
 compare. A noun with ! has no plural; *colour stands for the list of that name.

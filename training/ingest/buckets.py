@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import xxhash
 
 from core.sparse import Int32s, Int64s
-from training.events import Doubles, Events
+from training.ingest.events import Doubles, Events
 
 N_SLOTS = 64
 ROWS_PER_BUCKET = 1 << 18

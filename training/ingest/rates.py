@@ -22,8 +22,8 @@ from scipy.optimize import minimize
 from scipy.special import digamma, gammaln
 
 from core.sparse import Int32s
-from training.buckets import Rows
-from training.events import Doubles
+from training.ingest.buckets import Rows
+from training.ingest.events import Doubles
 
 _SMOOTH = 1.0  # weight of (log e(p) − log e(p−1))² / 2: one click's worth of holding neighbours together
 _PASSES, _TOLERANCE, _LONGEST_STEP = 50, 1e-7, 2.0

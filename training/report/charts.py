@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from training.markup import Markup, finite, join, tag
+from training.report.markup import Markup, finite, join, tag
 
 SLOTS = 6  # colours and shapes; a seventh series repeats the first
 NEUTRAL = -1  # a slot in grey

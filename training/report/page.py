@@ -2,7 +2,7 @@
 
 No script and nothing fetched (the page forbids both to itself), so that it can be mailed, archived and opened in ten
 years. Light or dark as the reader's system is, one column on a phone, and fit to print. What goes in is the release's
-stats.json (training/report_facts.py); the same facts give the same bytes.
+stats.json (training/report/facts.py); the same facts give the same bytes.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from training import charts
-from training.markup import NOTHING, Markup, count, escape, figure, finite, join, megabytes, percent, table, tag
-from training.report_facts import SERVED, Facts, ReleaseFacts
-from training.report_sections import render_sections
+from training.report import charts
+from training.report.facts import SERVED, Facts, ReleaseFacts
+from training.report.markup import NOTHING, Markup, count, escape, figure, finite, join, megabytes, percent, table, tag
+from training.report.sections import render_sections
 
 STYLE = (
     charts.STYLE

@@ -18,14 +18,14 @@ from core.errors import DataError
 from core.format import MANIFEST, checksum
 from core.sparse import Csr, Int64s, take_rows, to_scipy, transpose
 from core.text import Vocabulary, build_vocabulary, write_vocabulary
-from training.buckets import open_rows
 from training.catalogue import documents
 from training.clicks import FORMAT, VERSION
-from training.events import Doubles
-from training.ingest_options import IngestOptions
-from training.logs import Form
-from training.pairs import PARTS, Queries, Rates, Totals, number_queries, write_pairs, write_part
-from training.rates import Exposure, Prior, fit_examination, fit_prior, pairs_of
+from training.ingest.buckets import open_rows
+from training.ingest.events import Doubles
+from training.ingest.logs import Form
+from training.ingest.options import IngestOptions
+from training.ingest.pairs import PARTS, Queries, Rates, Totals, number_queries, write_pairs, write_part
+from training.ingest.rates import Exposure, Prior, fit_examination, fit_prior, pairs_of
 
 _STEPS = 6
 

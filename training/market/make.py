@@ -22,11 +22,11 @@ import pyarrow.parquet as pq
 
 from core.errors import UsageError
 from core.format import written_aside
-from training.market_ads import Ads, make_ads
-from training.market_log import EXAMINATION, PAGES, PLACES, Events, Visits, make_events, make_visits
-from training.market_queries import make_queries
-from training.market_truth import BASE_RATE, FLOOR, Truth, make_truth
-from training.market_words import Language, language
+from training.market.ads import Ads, make_ads
+from training.market.log import EXAMINATION, PAGES, PLACES, Events, Visits, make_events, make_visits
+from training.market.queries import make_queries
+from training.market.truth import BASE_RATE, FLOOR, Truth, make_truth
+from training.market.words import Language, language
 
 OnProgress = Callable[[int, int], None]  # done, total
 START = datetime(2026, 1, 1, tzinfo=UTC)

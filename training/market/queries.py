@@ -13,9 +13,9 @@ import numpy as np
 
 from core.errors import UsageError
 from core.sparse import Floats, Int32s
-from training.market_ads import Ads
-from training.market_phrases import MODIFIERS, RESEARCH, TYPED
-from training.market_words import Language, Noun
+from training.market.ads import Ads
+from training.market.phrases import MODIFIERS, RESEARCH, TYPED
+from training.market.words import Language, Noun
 
 ASKED = 3  # attributes that a query asks for, at most
 _TYPO = 0.015

@@ -9,9 +9,9 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple
 
-from training.market_home import HOME
-from training.market_leisure import LEISURE
-from training.market_phrases import AMBIGUOUS
+from training.market.home import HOME
+from training.market.leisure import LEISURE
+from training.market.phrases import AMBIGUOUS
 
 _IRREGULAR = {"mouse": "mice", "knife": "knives", "shelf": "shelves", "mic": "mics", "scarf": "scarves"}
 _COLOUR = "black, white, navy, red, green, grey, beige, pink, blue, burgundy, mustard, teal"

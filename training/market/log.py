@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from core.sparse import Int32s, Int64s
-from training.market_ads import Ads
-from training.market_queries import Queries
-from training.market_truth import Truth
+from training.market.ads import Ads
+from training.market.queries import Queries
+from training.market.truth import Truth
 
 EXAMINATION = (1.0, 0.65, 0.45, 0.3)  # by position
 PLACES = len(EXAMINATION)

@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from core.sparse import Csr, Floats, Int32s, Int64s
-from training.buckets import column, open_arrow, open_queries, open_rows, write_arrow
 from training.clicks import PAIRS
 from training.clicks import Pairs as Written
-from training.events import Doubles
-from training.ingest_options import IngestOptions
-from training.logs import Form
-from training.rates import Pairs, Prior, added_by, pairs_of
+from training.ingest.buckets import column, open_arrow, open_queries, open_rows, write_arrow
+from training.ingest.events import Doubles
+from training.ingest.logs import Form
+from training.ingest.options import IngestOptions
+from training.ingest.rates import Pairs, Prior, added_by, pairs_of
 
 Part = Literal["train", "test"]
 PARTS: tuple[Part, ...] = ("train", "test")

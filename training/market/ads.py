@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from core.sparse import Floats, Int32s
-from training.market_phrases import BRAND_HEADS, BRAND_TAILS, LINES, SERVICE_TALK, SERVICES, TALK
-from training.market_words import Category, Kind, Language, Slot
+from training.market.phrases import BRAND_HEADS, BRAND_TAILS, LINES, SERVICE_TALK, SERVICES, TALK
+from training.market.words import Category, Kind, Language, Slot
 
 SLOTS = 5  # a type's own uses, then the attributes of its category
 APPEAL = 0.6  # at most this much of the logit is the brand's …

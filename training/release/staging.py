@@ -24,9 +24,9 @@ from core.format import read_json
 from core.releases import current, link, publish
 from core.served import RULE, Served
 from core.work import claim_or_clear, locked, remove, save_text
-from training.gate import enforce
-from training.judged import Judged
-from training.report import render_report
+from training.release.gate import enforce
+from training.release.judged import Judged
+from training.report.page import render_report
 
 OnStep = Callable[[str, int, int], None]  # step, done, total (0: not known)
 KNOWN = "known.parquet"  # in text/: the queries of the labelwise model, by label

@@ -7,7 +7,7 @@
 
 CSV is one row per line. A line that is not a row is set apart with its number, and never takes its neighbours with it:
 text is cut into blocks of whole lines, pyarrow parses a block, and a block in which anything is odd is looked at line
-by line. All columns stay bytes here: what they mean is for `training.events`.
+by line. All columns stay bytes here: what they mean is for `training.ingest.events`.
 """
 
 from __future__ import annotations

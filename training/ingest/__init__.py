@@ -1,0 +1,1 @@
+"""From click logs to a data set of clicks."""

@@ -1,0 +1,1 @@
+"""A market of which the truth is known."""

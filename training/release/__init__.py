@@ -1,0 +1,1 @@
+"""From a data set of clicks to a published release."""
