@@ -4,14 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test check format bench lock clean
+REDIS := $(shell command -v redis-server)
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
+
+.PHONY: help setup redis demo test check format bench lock clean
 
 help:
 	@echo "make setup   install exact versions into $(VENV)"
-	@echo "make demo    made-up data, a trained model, its figures and two answers"
+	@echo "make demo    a made-up market, from its click log to a published release and its answers"
 	@echo "make test    all tests (XREG_DATA=dir adds those on the large real data sets)"
 	@echo "make check   ruff and mypy --strict"
-	@echo "make bench   the paper's tables, training and inference (needs XREG_DATA)"
+	@echo "make bench   the paper's tables, training, inference, markets, tables (needs XREG_DATA)"
 	@echo "make lock    resolve requirements.lock anew"
 
 $(READY): requirements.lock pyproject.toml
@@ -22,14 +25,22 @@ $(READY): requirements.lock pyproject.toml
 
 setup: $(READY)
 
+# The tests of the shared table talk to a real server.
+redis:
+ifeq ($(REDIS),)
+	$(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq redis-server
+endif
+
 demo: $(READY)
 	rm -rf demo
-	$(BIN)/xreg make-data demo/shop
-	$(BIN)/xreg train demo/shop --out demo/shop.model
-	$(BIN)/xreg evaluate demo/shop.model demo/shop
-	$(BIN)/xreg predict demo/shop.model demo/shop --show 2
+	$(BIN)/xreg synth demo/market
+	$(BIN)/xreg ingest --events demo/market/events.parquet --ads demo/market/ads.csv --out demo/clicks
+	$(BIN)/xreg refresh --data demo/clicks --releases demo/releases
+	$(BIN)/xreg ask "throne" --releases demo/releases
+	$(BIN)/xreg ask "best waterproof hiking boots" --releases demo/releases
+	@echo "report: $$(echo demo/releases/$$(cat demo/releases/CURRENT)/report.html)"
 
-test: $(READY)
+test: $(READY) redis
 	$(BIN)/python -m pytest
 
 check: $(READY)
@@ -46,6 +57,8 @@ bench: $(READY)
 	$(BIN)/python bench/training.py
 	$(BIN)/python bench/inference.py
 	$(BIN)/python bench/labelwise.py
+	$(BIN)/python bench/market.py
+	$(BIN)/python bench/tables.py
 
 lock:
 	$(PYTHON) -m venv .lock-venv

@@ -18,7 +18,7 @@ def main() -> None:
       xreg synth market                        made-up ads, queries and clicks to play with
       xreg ingest --events market/events.parquet --ads market/ads.csv --out clicks
       xreg refresh --data clicks --releases releases
-      xreg table get "throne" --releases releases
+      xreg ask "throne" --releases releases    which ads, with what probability?
       xreg releases --releases releases        what is there, what is served
       xreg rollback --releases releases        serve the one before again
 
@@ -40,6 +40,7 @@ def main() -> None:
 for command in (
     gathering.ingest,
     gathering.synth,
+    releasing.ask,
     releasing.refresh,
     releasing.recalibrate,
     releasing.fill,

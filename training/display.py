@@ -60,12 +60,25 @@ def show_figures(figures: dict[str, float]) -> None:
     answers.print(table)
 
 
+def show_sources(sources: Mapping[str, Mapping[str, float]]) -> None:
+    """One row per figure, one column per source of answers."""
+    table = Table("", *sources)
+    for name in dict.fromkeys(name for figures in sources.values() for name in figures):
+        table.add_row(name, *(_number(figures[name]) if name in figures else "" for figures in sources.values()))
+    answers.print(table)
+
+
 def show_stats(out: Path, stats: Mapping[str, Any]) -> None:
     """What an ingest read, and what came of it."""
-    parts = ", ".join(
-        f"{name} {stats[name]:,}" for name in ("rows", "queries", "ads") if isinstance(stats.get(name), int)
-    )
-    notes.print(f"{out}: {parts}", soft_wrap=True)
+    train, test = stats["train"], stats["test"]
+    counts = f"{stats['rows']:,} rows, {stats['queries']['all']:,} queries, {stats['ads']['all']:,} ads"
+    notes.print(f"{out}: {counts}; pairs: {train['pairs']:,} to train, {test['pairs']:,} held out", soft_wrap=True)
+    if stats["prior"]:
+        notes.print("  prior: (clicks + {a:.3g}) / (impressions + {b:.3g})".format(**stats["prior"]))
+    if stats["examination"]:
+        notes.print("  examined by position: " + " ".join(f"{e:.2f}" for e in stats["examination"][:8]))
+    if stats["note"]:
+        notes.print(f"  {stats['note']}", soft_wrap=True)
     for reason, n in stats.get("rejected", {}).items():
         notes.print(f"  rejected, {reason}: {n:,}")
 

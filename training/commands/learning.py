@@ -22,7 +22,7 @@ from training.commands.options import (
     threads_option,
     training_options,
 )
-from training.display import answers, notes, progress_bar, show_answer, show_figures, show_trials
+from training.display import answers, notes, progress_bar, show_answer, show_figures, show_sources, show_trials
 from training.params import Choice, Params
 
 _ASKED = Labelwise()
@@ -131,24 +131,42 @@ def _read_choice(path: Path) -> Choice:
 @click.option("--alpha", type=float, help="Tail re-ranking, 1 is off.  [default: the model's]")
 @propensity_option
 @click.option("--threshold", type=float, default=0.01, show_default=True, help="Least score that counts for coverage.")
+@click.option(
+    "--baseline",
+    "baselines",
+    type=click.Choice(["popular", "bm25", "memory"]),
+    multiple=True,
+    help="Beside the model: most clicked ads; BM25 over ad texts; the query's own past clicks. DATA is then what "
+    "`xreg ingest` made, MODEL that of its direction `online`.",
+)
 @threads_option
 @reported
 def evaluate(
     model: Path, data: Path, json_file: Path | None, labelwise: bool, transposed: bool, factor: float,
     beam: int | None, alpha: float | None,
-    propensity: tuple[float, float] | None, threshold: float, threads: int,
+    propensity: tuple[float, float] | None, threshold: float, baselines: tuple[str, ...], threads: int,
 ) -> None:  # fmt: skip
     """Figures of MODEL on DATA (a directory's test part, or a file)."""
     from core.engine import Engine
     from training.dataset import read_dataset
     from training.evaluate import LABEL_TOP, evaluate_model
+    from training.release.compare import compare_with
 
+    if baselines and (labelwise or propensity):
+        raise UsageError("baselines answer queries: --labelwise and --propensity do not go with --baseline")
     if transposed and not labelwise:
         raise UsageError("--transposed says where labelwise figures come from: give --labelwise with it")
     how: Labelwise | Literal["transposed"] | None = None
     if labelwise:
         how = "transposed" if transposed else Labelwise(LABEL_TOP, factor)
     engine = Engine.open(model)
+    if baselines:
+        with notes.status("evaluating"):
+            sources = compare_with(baselines, engine, data, beam, alpha, threshold, threads)
+        if json_file:
+            json_file.write_text(json.dumps(sources, indent=1) + "\n")
+        show_sources(sources)
+        return
     with notes.status("evaluating"):
         figures = evaluate_model(engine, read_dataset(data, "test"), propensity, beam, alpha, how, threshold, threads)
     if json_file:

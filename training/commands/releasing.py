@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rich.table import Column
 from rich.table import Table as Shown
 
 from core.errors import UsageError
@@ -171,7 +172,7 @@ def releases(releases: Path, verify: bool) -> None:
     from core.releases import current, listing, read_release
 
     served = current(releases)
-    shown = Shown("release", "kind", "WP@5", "ECE@10", "query coverage", "MB", "state")
+    shown = Shown(Column("release", no_wrap=True), "kind", "WP@5", "ECE@10", "cover", "MB", "state")
     for name in listing(releases):
         try:
             manifest = read_release(releases / name, verify)
@@ -185,6 +186,30 @@ def releases(releases: Path, verify: bool) -> None:
         cells[1] = f"{figures['ECE@10']:.4f}" if "ECE@10" in figures else ""
         state = ["served"] * (name == served) + ["forced"] * bool(manifest["gate"]["forced"])
         shown.add_row(name, manifest["kind"], *cells, ", ".join(state))
+    answers.print(shown)
+
+
+@click.command()
+@click.argument("query")
+@_releases
+@click.option("-k", type=click.IntRange(1, 100), default=5, show_default=True, help="Ads.")
+@click.option("--threshold", type=float, default=0.01, show_default=True, help="Least probability that is shown.")
+@reported
+def ask(query: str, releases: Path, k: int, threshold: float) -> None:
+    """What the release being served answers to QUERY: ads, click probabilities, where they come from."""
+    from core.merge import SOURCES
+    from core.served import Served
+    from training.release.staging import served_release
+
+    served = Served.open(served_release(releases), verify=False)
+    found = served.answer(query, k, threshold)
+    if found.reason is not None:
+        notes.print(f"no ads: {found.reason.replace('_', ' ')}")
+        return
+    titles = served.catalogue.texts(["title"])["title"]
+    shown = Shown("ad", "title", "probability", "source", title=query)
+    for ad, score, source in zip(*found.merged, strict=True):
+        shown.add_row(served.catalogue.ids.name(int(ad)), titles[int(ad)].as_py(), f"{score:.4f}", SOURCES[source])
     answers.print(shown)
 
 
@@ -214,6 +239,24 @@ def get(query: str, releases: Path) -> None:
     for ad, score in zip(*row, strict=True):
         shown.add_row(catalogue.ids.name(int(ad)), f"{score:.4f}", titles[int(ad)].as_py())
     answers.print(shown)
+
+
+@table.command()
+@click.option("--redis", "url", required=True, envvar="XREG_REDIS", show_envvar=True, help="redis://host:port/db")
+@click.option("--name", default="table", show_default=True, help="Name of the table in the store.")
+@_releases
+@reported
+def push(url: str, name: str, releases: Path) -> None:
+    """Fill a shared table in Redis; readers change over when all of it is there."""
+    from core.redis_fill import fill_redis
+    from core.tables import MappedTable
+    from training.release.staging import served_release
+
+    served = served_release(releases)
+    mapped = MappedTable.open(served / "table")
+    with notes.status(f"{len(mapped)} queries"):
+        fill_redis(url, name, served.name, mapped)
+    notes.print(f"{len(mapped)} queries of {served.name}")
 
 
 @table.command()

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from core import __version__
 from core.catalogue import open_catalogue, renewed, write_catalogue
 from core.engine import Engine
 from core.errors import UsageError
@@ -155,7 +156,8 @@ def _bytes(directory: Path) -> int:
 
 
 def _begun_facts(run: Run) -> dict[str, Any]:
-    return {"name": f"{run.created:%Y-%m-%d %H:%M} UTC", "created": run.created.isoformat(), "parent": run.parent}
+    name = f"{run.created:%Y-%m-%d %H:%M} UTC"  # the release's own name ends in a hash of what this is part of
+    return {"name": name, "created": run.created.isoformat(), "parent": run.parent, "xreg": __version__}
 
 
 def _with_facts(run: Run, clicks: Clicks, parts: dict[str, Path], judged: Judged) -> Judged:

@@ -89,12 +89,12 @@ def spaced(value: float, digits: int, sign: str = "") -> str:
 
 
 def percent(share: object, digits: int = 1) -> str:
-    number = finite(share)
-    if number is None:
+    number = finite(100 * (finite(share) or 0.0))  # a share near the largest float has no percentage
+    if number is None or finite(share) is None:
         return NOTHING
     least = 10.0**-digits
-    small = 0 < 100 * number < least / 2
-    return f"< {least:.{digits}f}\u202f%" if small else f"{spaced(100 * number, digits)}\u202f%"
+    small = 0 < number < least / 2
+    return f"< {least:.{digits}f}\u202f%" if small else f"{spaced(number, digits)}\u202f%"
 
 
 def megabytes(size: object) -> str:
