@@ -34,9 +34,7 @@ def written_aside(target: Path) -> Iterator[Path]:
     aside.mkdir(parents=True)
     try:
         yield aside
-        for path in aside.iterdir():
-            sync(path)
-        sync(aside)
+        sync_tree(aside)
         aside.rename(target)
         sync(target.parent)
     except BaseException:
@@ -51,6 +49,14 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def sync_tree(directory: Path) -> None:
+    """Sync a directory and all that is below it."""
+    for folder, _, files in os.walk(directory):
+        for file in files:
+            sync(Path(folder) / file)
+        sync(Path(folder))
 
 
 def create_array(directory: Path, name: str, dtype: npt.DTypeLike, length: int) -> npt.NDArray[Any]:
@@ -135,3 +141,35 @@ def _map(path: Path, about: Any, checksums: bool) -> npt.NDArray[Any]:
     if checksums and checksum(path) != digest:
         raise ModelError(f"{path}: the SHA-256 differs from the manifest's: the file was damaged or changed")
     return array.view(np.ndarray)
+
+
+def describe_files(directory: Path) -> dict[str, dict[str, Any]]:
+    """Bytes and SHA-256 of every file below a directory but its own manifest, by relative path."""
+    return {
+        path: {"bytes": (directory / path).stat().st_size, "sha256": checksum(directory / path)}
+        for path in _paths(directory)
+    }
+
+
+def check_files(directory: Path, files: Any, checksums: bool) -> None:
+    """Refuse a directory whose files are not those that its manifest describes."""
+    if not isinstance(files, dict):
+        raise ModelError(f"{directory / MANIFEST}: no files are described")
+    if different := set(_paths(directory)).symmetric_difference(files):
+        path = sorted(different)[0]
+        raise ModelError(f"{directory / path}: " + ("missing" if path in files else "not in the manifest"))
+    for path, about in files.items():
+        if not isinstance(about, dict) or (directory / path).stat().st_size != about.get("bytes"):
+            raise ModelError(f"{directory / path}: the size differs from the manifest's")
+        if checksums and checksum(directory / path) != about.get("sha256"):
+            raise ModelError(f"{directory / path}: the SHA-256 differs from the manifest's: it was damaged or changed")
+
+
+def _paths(directory: Path) -> list[str]:
+    found = []
+    for path in sorted(directory.rglob("*")):
+        if path.is_symlink():
+            raise ModelError(f"{path}: a link; everything in {directory.name} must be a file of its own")
+        if path.is_file():
+            found.append(path.relative_to(directory).as_posix())
+    return [path for path in found if path != MANIFEST]

@@ -23,13 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import ModelError, ReleaseError, UsageError
-from core.format import MANIFEST, checksum, sync
+from core.format import MANIFEST, check_files, describe_files, sync, sync_tree
 
 FORMAT, VERSION = "xreg-release", 1
 _CURRENT, _LOCK = "CURRENT", ".lock"
 _TIME = "%Y-%m-%dT%H-%M-%SZ"
 _NAME = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ-[0-9a-f]{12}")
-Files = dict[str, dict[str, Any]]
 
 
 @contextmanager
@@ -60,7 +59,7 @@ def publish(
             fill(aside)
             name = _describe(aside, created, fields)
             if not (releases / name).exists():  # else killed between its rename and CURRENT
-                _sync_all(aside)
+                sync_tree(aside)
                 check(aside)
                 aside.rename(releases / name)
                 sync(releases)
@@ -82,38 +81,6 @@ def _describe(directory: Path, created: datetime, fields: Mapping[str, Any]) -> 
     data = (json.dumps(described, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
     (directory / MANIFEST).write_bytes(data)
     return f"{created.strftime(_TIME)}-{hashlib.sha256(data).hexdigest()[:12]}"
-
-
-def describe_files(directory: Path) -> Files:
-    """Bytes and SHA-256 of every file below a directory but its own manifest, by relative path."""
-    return {
-        path: {"bytes": (directory / path).stat().st_size, "sha256": checksum(directory / path)}
-        for path in _paths(directory)
-    }
-
-
-def check_files(directory: Path, files: Any, checksums: bool) -> None:
-    """Refuse a directory whose files are not those that its manifest describes."""
-    if not isinstance(files, dict):
-        raise ModelError(f"{directory / MANIFEST}: no files are described")
-    if different := set(_paths(directory)).symmetric_difference(files):
-        path = sorted(different)[0]
-        raise ModelError(f"{directory / path}: " + ("missing" if path in files else "not in the manifest"))
-    for path, about in files.items():
-        if not isinstance(about, dict) or (directory / path).stat().st_size != about.get("bytes"):
-            raise ModelError(f"{directory / path}: the size differs from the manifest's")
-        if checksums and checksum(directory / path) != about.get("sha256"):
-            raise ModelError(f"{directory / path}: the SHA-256 differs from the manifest's: it was damaged or changed")
-
-
-def _paths(directory: Path) -> list[str]:
-    found = []
-    for path in sorted(directory.rglob("*")):
-        if path.is_symlink():
-            raise ModelError(f"{path}: a link; everything in {directory.name} must be a file of its own")
-        if path.is_file():
-            found.append(path.relative_to(directory).as_posix())
-    return [path for path in found if path != MANIFEST]
 
 
 def read_release(path: Path, verify: bool = True) -> dict[str, Any]:
@@ -211,13 +178,6 @@ def _point_to(releases: Path, name: str) -> None:
     sync(aside)
     aside.replace(releases / _CURRENT)
     sync(releases)
-
-
-def _sync_all(directory: Path) -> None:
-    for folder, _, files in os.walk(directory):
-        for file in files:
-            sync(Path(folder) / file)
-        sync(Path(folder))
 
 
 def link(source: Path, target: Path) -> None:

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from core.errors import DataError
-from core.format import MANIFEST, checksum
+from core.errors import DataError, ModelError
+from core.format import MANIFEST, check_files
 from core.sparse import Floats, Int32s
 from core.text import Vocabulary, open_vocabulary
 
@@ -56,7 +56,10 @@ def open_clicks(path: Path, verify: bool = True) -> Clicks:
     """Open a data set. Sizes of files always agree with the manifest; checksums too where `verify`."""
     path = Path(path)
     manifest = read_clicks_manifest(path)
-    _check_files(path, manifest, verify)
+    try:
+        check_files(path, manifest.get("files"), verify)
+    except ModelError as error:
+        raise DataError(f"{error}; ingest again") from error
     try:
         ads = pq.read_table(path / "catalogue.parquet")
         queries = pq.read_table(path / "queries.parquet", columns=["query"]).column("query").to_pylist()
@@ -84,15 +87,6 @@ def read_clicks_manifest(path: Path) -> dict[str, Any]:
     if manifest.get("version") != VERSION:
         raise DataError(f"{file}: version {manifest.get('version')}; this xreg reads {VERSION}: ingest again")
     return manifest
-
-
-def _check_files(path: Path, manifest: dict[str, Any], checksums: bool) -> None:
-    for name, about in manifest.get("files", {}).items():
-        file = path / name
-        if not file.is_file() or file.stat().st_size != about["bytes"]:
-            raise DataError(f"{file}: missing, or not the {about['bytes']} bytes of the manifest; ingest again")
-        if checksums and checksum(file) != about["sha256"]:
-            raise DataError(f"{file}: the SHA-256 differs from the manifest's: the file was damaged or changed")
 
 
 def _read_pairs(path: Path) -> Pairs:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ from scipy import sparse
 
 from core import __version__
 from core.errors import DataError
-from core.format import MANIFEST, checksum
+from core.format import MANIFEST, describe_files
 from core.sparse import Csr, Int64s, take_rows, to_scipy, transpose
 from core.text import Vocabulary, build_vocabulary, write_vocabulary
 from training.catalogue import documents
@@ -203,17 +202,6 @@ def _write_json(path: Path, value: Any) -> None:
 
 
 def _write_manifest(directory: Path, fields: dict[str, Any]) -> None:
-    """Every file with its size and SHA-256, and on disk."""
-    files = {}
-    for path in sorted(p for p in directory.rglob("*") if p.is_file()):
-        name = path.relative_to(directory).as_posix()
-        files[name] = {"bytes": path.stat().st_size, "sha256": checksum(path)}
-    _write_json(
-        directory / MANIFEST, {"format": FORMAT, "version": VERSION, "xreg": __version__, **fields, "files": files}
-    )
-    for path in directory.rglob("*"):  # who writes the directory aside syncs what lies at its top only
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    """Every file with its size and SHA-256."""
+    about = {"format": FORMAT, "version": VERSION, "xreg": __version__, **fields}
+    _write_json(directory / MANIFEST, {**about, "files": describe_files(directory)})
