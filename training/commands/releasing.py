@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from training.commands.options import (
     factor_option,
     reported,
     threads_option,
-    training_options,
+    tree_options,
 )
 from training.display import answers, notes, progress_bar
 from training.params import CLICKS
@@ -57,7 +56,7 @@ def _steps(what: str) -> Iterator[Any]:
 @click.option("--keep", type=click.IntRange(2), default=7, show_default=True, help="Releases to keep.")
 @click.option("--keep-days", type=float, help="Also remove releases older than this.")
 @_force
-@training_options(CLICKS)
+@tree_options(CLICKS)
 @reported
 def refresh(
     releases: Path, data: Path | None, table_only: bool, ads: Path | None, top: int | None, factor: float, tuned: bool,
@@ -81,7 +80,7 @@ def refresh(
             name = refresh_table(ads, Terms(releases, threads, force, on_step))
         elif data is not None:
             params = chosen_params(**options)
-            plan = Plan(params, replace(params), tuned, Labelwise(TOP if top is None else top, factor))
+            plan = Plan(params, params, tuned, Labelwise(TOP if top is None else top, factor))
             name = run(data, plan, Terms(releases, threads, force, on_step))
     answers.print(name, soft_wrap=True)
     for removed in retain(releases, keep, keep_days, datetime.now(UTC)):
@@ -95,7 +94,7 @@ def refresh(
 @threads_option
 @reported
 def recalibrate(releases: Path, data: Path, force: bool, threads: int) -> None:
-    """Fit merge rule and probability maps anew on the held-out part of a fresh log, without training."""
+    """Fit merge rule and probability maps anew from a fresh log that `xreg ingest` read, without training."""
     from training.release.refresh import recalibrate as run
     from training.release.staging import Terms
 
