@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from core import __version__
 from core.catalogue import open_catalogue, renewed, write_catalogue
 from core.engine import Engine
-from core.errors import UsageError
+from core.errors import XregError
 from core.format import MANIFEST, checksum, read_json, written_aside
 from core.labelwise import Labelwise, OnProgress
 from core.merge import PLAIN
@@ -28,7 +28,7 @@ from core.tables import MappedTable
 from core.text import open_vocabulary
 from core.work import save_text, work_of
 from training.catalogue import read_catalogue
-from training.clicks import Clicks, open_clicks
+from training.clicks import Clicks, check_clicks, open_clicks
 from training.dataset import read_dataset
 from training.fit import begin, finish
 from training.memory import return_large_arrays
@@ -60,7 +60,7 @@ class Plan:
 def refresh(data: Path, plan: Plan, terms: Terms) -> str:
     """From a data set to a published release; returns its name."""
     return_large_arrays()
-    job = {"kind": "refresh", "data": checksum(_manifest(data)), "plan": asdict(plan)}
+    job = {"kind": "refresh", "data": check_clicks(data), "plan": asdict(plan)}
     with begun(terms, job) as run:
         for direction, params in (("online", plan.online), ("labelwise", plan.labelwise)):
             _train(data / direction, params, plan.tuned, run.work / direction, terms)
@@ -76,7 +76,7 @@ def refresh(data: Path, plan: Plan, terms: Terms) -> str:
 def publish_parts(data: Path, parts: dict[str, Path], terms: Terms) -> str:
     """A release of models and a table that were made one by one."""
     made = {name: checksum(path / MANIFEST) for name, path in parts.items()}
-    job = {"kind": "parts", "data": checksum(_manifest(data)), "parts": made, "plan": asdict(Plan())}
+    job = {"kind": "parts", "data": check_clicks(data), "parts": made, "plan": {"asked": asdict(_TABLE)}}
     with begun(terms, job) as run:
         return _publish(run, job, open_clicks(data), parts)
 
@@ -94,12 +94,6 @@ def _publish(run: Run, job: dict[str, Any], clicks: Clicks, parts: dict[str, Pat
     judged = _judged(run, clicks, parts)
     texts = {f"text/{name}": clicks.path / "text" / name for name in ("queries", "ads")}
     return publish_run(run, job, judged, {**parts, **texts, f"text/{KNOWN}": run.work / "known" / KNOWN})
-
-
-def _manifest(data: Path) -> Path:
-    if not (data / MANIFEST).is_file():
-        raise UsageError(f"{data}: no data set of clicks; `xreg ingest` makes one")
-    return data / MANIFEST
 
 
 def _train(data: Path, params: Params, tuned: bool, out: Path, terms: Terms) -> None:
@@ -139,11 +133,21 @@ def _judged(run: Run, clicks: Clicks, parts: dict[str, Path]) -> Judged:
             MappedTable.open(parts["table"], verify=False),
             PLAIN,
         )
-        before = Served.open(run.terms.releases / run.parent) if run.parent else None
-        megabytes = _megabytes(run.terms.releases / run.parent, parts) if run.parent else 0.0, _megabytes(None, parts)
+        before = _opened(run)
+        was = _megabytes(run.terms.releases / run.parent, parts) if before and run.parent else 0.0
+        megabytes = was, _megabytes(None, parts)
         judged = judge_release(served, clicks, before, megabytes, run.terms.threads)
         save_text(path, json.dumps(_with_facts(run, clicks, parts, judged).as_json(), ensure_ascii=False))
     return Judged.from_json(read_json(path))
+
+
+def _opened(run: Run) -> Served | None:
+    """The release being served, to compare with; a damaged one must not stand in the way of a good one."""
+    try:
+        return Served.open(run.terms.releases / run.parent) if run.parent else None
+    except XregError as error:
+        run.terms.on_step(f"judging without {run.parent}: {error}", 0, 0)
+        return None
 
 
 def _megabytes(release: Path | None, parts: dict[str, Path]) -> float:
@@ -218,7 +222,7 @@ def recalibrate(data: Path, terms: Terms) -> str:
     """Choose the merge rule and its maps anew on a fresh log, without training. Of the log that the release was trained
     on, only the held-out part counts."""
     old = served_release(terms.releases)
-    job = {"kind": "recalibration", "release": old.name, "log": checksum(_manifest(data))}
+    job = {"kind": "recalibration", "release": old.name, "log": check_clicks(data)}
     with begun(terms, job) as run:
         manifest, clicks = read_release(old), open_clicks(data)
         terms.on_step("judging", 0, 0)
