@@ -152,7 +152,8 @@ def _opened(run: Run) -> Served | None:
 
 def _megabytes(release: Path | None, parts: dict[str, Path]) -> float:
     """Size of these parts, or of the same parts of a release."""
-    return sum(_bytes(path if release is None else release / name) for name, path in parts.items()) / 1e6
+    counted = [name for name in parts if name in ("online", "labelwise", "catalogue", "table")]
+    return sum(_bytes(parts[name] if release is None else release / name) for name in counted) / 1e6
 
 
 def _bytes(directory: Path) -> int:
