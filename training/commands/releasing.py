@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rich.box import SIMPLE
 from rich.table import Column
 from rich.table import Table as Shown
 
@@ -171,18 +172,17 @@ def releases(releases: Path, verify: bool) -> None:
     from core.releases import current, listing, read_release
 
     served = current(releases)
-    shown = Shown(Column("release", no_wrap=True), "kind", "WP@5", "ECE@10", "cover", "MB", "state")
+    names = ("release", "kind", "WP@5", "ECE@10", "MB", "state")
+    shown = Shown(*(Column(name, no_wrap=name != "state") for name in names), box=SIMPLE, pad_edge=False)
     for name in listing(releases):
         try:
             manifest = read_release(releases / name, verify)
         except XregError as error:
-            shown.add_row(name, "", "", "", "", "", f"[bold red]damaged[/]: {error}")
+            shown.add_row(name, "", "", "", "", f"[bold red]damaged[/]: {error}")
             continue
         figures = manifest["figures"]
-        cells = [
-            f"{figures[key]:.2f}" if key in figures else "" for key in ("WP@5", "ECE@10", "query coverage", "megabytes")
-        ]
-        cells[1] = f"{figures['ECE@10']:.4f}" if "ECE@10" in figures else ""
+        shapes = {"WP@5": ".2f", "ECE@10": ".4f", "megabytes": ".1f"}
+        cells = [format(figures[key], shape) if key in figures else "" for key, shape in shapes.items()]
         state = ["served"] * (name == served) + ["forced"] * bool(manifest["gate"]["forced"])
         shown.add_row(name, manifest["kind"], *cells, ", ".join(state))
     answers.print(shown)
