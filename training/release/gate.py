@@ -52,7 +52,7 @@ def compare(before: Mapping[str, float], after: Mapping[str, float]) -> list[Che
             continue
         sign = -1.0 if rule.higher_is_better else 1.0
         allowed = before[figure] + sign * (abs(before[figure]) * rule.share + rule.amount)
-        failed = sign * (after[figure] - allowed) > 0
+        failed = not sign * (after[figure] - allowed) <= 0  # so that NaN, which is no judgement, does not pass
         checks.append(Check(figure, before[figure], after[figure], allowed, failed))
     return checks
 
