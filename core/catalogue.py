@@ -42,7 +42,10 @@ class Catalogue(NamedTuple):
 
     def texts(self, columns: Sequence[str] | None = None) -> pa.Table:
         """What pages and exports show: a row per ad, by number."""
-        return pq.read_table(self.path / TEXTS, columns=columns)
+        try:
+            return pq.read_table(self.path / TEXTS, columns=columns)
+        except (pa.ArrowException, OSError) as error:
+            raise ModelError(f"{self.path / TEXTS}: cannot be read ({error})") from error
 
 
 def write_catalogue(directory: Path, ads: pa.Table, live: npt.NDArray[np.bool_] | None = None) -> None:

@@ -42,7 +42,7 @@ def test_rows_hold_the_best_live_ads_above_the_least_probability(market: Path, n
 
 def test_what_another_job_left_beside_the_table_is_not_used(market: Path, night: Path, tmp_path: Path) -> None:
     data, model = market / "clicks", tmp_path / "model"
-    fit(read_dataset(data / "labelwise", "train"), replace(PARAMS, max_leaf=30), model, threads=2)
+    fit(read_dataset(data / "labelwise", "train"), replace(PARAMS, seed=1), model, threads=2)
     fill(served_release(night) / "labelwise", data, tmp_path / "t")
     first = digest_of(tmp_path / "t")
     shutil.rmtree(tmp_path / "t")
