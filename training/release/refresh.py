@@ -36,7 +36,7 @@ from training.params import CLICKS, Choice, Params
 from training.release.fill import TOP, fill_table
 from training.release.gate import compare
 from training.release.judged import Judged, covered_queries, judge_release
-from training.release.staging import KNOWN, Run, Terms, begun, publish_run, served_release
+from training.release.staging import JUDGED, KNOWN, Run, Terms, begun, publish_run, served_release
 from training.tune import tune
 
 _CLICKS, _TABLE = Params(CLICKS), Labelwise(top=TOP)
@@ -123,7 +123,7 @@ def _filling(terms: Terms) -> OnProgress:
 
 def _judged(run: Run, clicks: Clicks, parts: dict[str, Path]) -> Judged:
     """The release in the making, judged on the held-out part beside the one being served."""
-    path = run.work / "judged.json"
+    path = run.work / JUDGED
     if not path.exists():
         run.terms.on_step("judging", 0, 0)
         served = Served(
