@@ -123,7 +123,7 @@ def test_recalibration_follows_a_fresh_log_and_shares_everything_else(
     market: Path, clicks: Clicks, releases: Path, tmp_path: Path
 ) -> None:
     old, data = served_release(releases), with_fewer_clicks(market, tmp_path / "fresh")
-    name = recalibrate(data, terms(releases, days=1))
+    name = recalibrate(data, True, terms(releases, days=1))
     before, after = Served.open(old), Served.open(releases / name)
     assert after.rule.maps
     scores = [
@@ -144,7 +144,7 @@ def test_recalibration_follows_a_fresh_log_and_shares_everything_else(
 
 def test_recalibration_on_the_log_of_training_looks_at_its_held_out_part_only(market: Path, releases: Path) -> None:
     old = served_release(releases)
-    name = recalibrate(market / "clicks", terms(releases, days=1))
+    name = recalibrate(market / "clicks", False, terms(releases, days=1))
     assert (releases / name / RULE).read_text() == (old / RULE).read_text()
     figures, was = read_release(releases / name)["figures"], read_release(old)["figures"]
     assert figures["WP@5"] == was["WP@5"]

@@ -18,10 +18,11 @@ import pyarrow.parquet as pq
 from core import __version__
 from core.catalogue import open_catalogue, renewed, write_catalogue
 from core.engine import Engine
-from core.errors import XregError
+from core.errors import ModelError, XregError
 from core.format import MANIFEST, checksum, read_json, written_aside
 from core.labelwise import Labelwise, OnProgress
 from core.merge import PLAIN
+from core.model import open_model
 from core.releases import read_release
 from core.served import Served
 from core.tables import MappedTable
@@ -75,6 +76,9 @@ def refresh(data: Path, plan: Plan, terms: Terms) -> str:
 
 def publish_parts(data: Path, parts: dict[str, Path], terms: Terms) -> str:
     """A release of models and a table that were made one by one."""
+    for path in parts.values():
+        if not (path / MANIFEST).is_file():
+            raise ModelError(f"{path}: no {MANIFEST}; this is not a finished model or table")
     made = {name: checksum(path / MANIFEST) for name, path in parts.items()}
     job = {"kind": "parts", "data": check_clicks(data), "parts": made, "plan": {"asked": asdict(_TABLE)}}
     with begun(terms, job) as run:
@@ -83,6 +87,8 @@ def publish_parts(data: Path, parts: dict[str, Path], terms: Terms) -> str:
 
 def _publish(run: Run, job: dict[str, Any], clicks: Clicks, parts: dict[str, Path]) -> str:
     """Both models and the table are there: catalogue and words beside them, judge, publish."""
+    _check_model(parts["online"], clicks.ads.num_rows, clicks.query_text.n_features, "online")
+    _check_model(parts["labelwise"], clicks.known, clicks.ad_text.n_features, "labelwise")
     for name, write in (
         ("catalogue", lambda aside: write_catalogue(aside, clicks.ads)),
         ("known", lambda aside: pq.write_table(pa.table({"query": clicks.queries[: clicks.known]}), aside / KNOWN)),
@@ -94,6 +100,15 @@ def _publish(run: Run, job: dict[str, Any], clicks: Clicks, parts: dict[str, Pat
     judged = _judged(run, clicks, parts)
     texts = {f"text/{name}": clicks.path / "text" / name for name in ("queries", "ads")}
     return publish_run(run, job, judged, {**parts, **texts, f"text/{KNOWN}": run.work / "known" / KNOWN})
+
+
+def _check_model(path: Path, n_labels: int, n_features: int, direction: str) -> None:
+    model = open_model(path, verify=False)
+    if (model.n_labels, model.n_features) != (n_labels, n_features):
+        raise ModelError(
+            f"{path}: {model.n_labels} labels and {model.n_features} words; the data set's {direction} direction has "
+            f"{n_labels} and {n_features}: it was trained on others"
+        )
 
 
 def _train(data: Path, params: Params, tuned: bool, out: Path, terms: Terms) -> None:
@@ -219,18 +234,18 @@ def _judged_again(run: Run, old: Path, parts: dict[str, Path]) -> Judged:
     return Judged(rule, figures, gate, golden, facts)
 
 
-def recalibrate(data: Path, terms: Terms) -> str:
-    """Choose the merge rule and its maps anew on a fresh log, without training. Of the log that the release was trained
-    on, only the held-out part counts."""
+def recalibrate(data: Path, whole: bool, terms: Terms) -> str:
+    """Choose the merge rule and its maps anew from another log, without training: from its held-out part or, where all
+    of it is later than what the release was trained on, from the whole."""
     old = served_release(terms.releases)
-    job = {"kind": "recalibration", "release": old.name, "log": check_clicks(data)}
+    job = {"kind": "recalibration", "release": old.name, "log": check_clicks(data), "whole": whole}
     with begun(terms, job) as run:
         manifest, clicks = read_release(old), open_clicks(data)
         terms.on_step("judging", 0, 0)
         served, parts = Served.open(old), {name: old / name for name in ("online", "labelwise", "catalogue", "table")}
-        size, fresh = _megabytes(None, parts), job["log"] != manifest["data"]
+        size = _megabytes(None, parts)
         judged = _with_facts(
-            run, clicks, parts, judge_release(served, clicks, served, (size, size), terms.threads, fresh)
+            run, clicks, parts, judge_release(served, clicks, served, (size, size), terms.threads, whole)
         )
         fields = {**job, "plan": manifest["plan"], "data": manifest["data"]}
         return publish_run(run, fields, judged, {**parts, "text": old / "text"})
