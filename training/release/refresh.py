@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from core import __version__
 from core.catalogue import open_catalogue, renewed, write_catalogue
 from core.engine import Engine
-from core.errors import ModelError, XregError
+from core.errors import DataError, ModelError, XregError
 from core.format import MANIFEST, checksum, read_json, written_aside
 from core.labelwise import Labelwise, OnProgress
 from core.merge import PLAIN
@@ -196,6 +196,8 @@ def _with_facts(run: Run, clicks: Clicks, parts: dict[str, Path], judged: Judged
 def refresh_table(ads: Path, terms: Terms) -> str:
     """A changed catalogue without training: the table is filled anew, everything else is shared with the release being
     served. Ads that are gone are not answered any more; new ones are in the table."""
+    if not ads.is_file():
+        raise DataError(f"{ads}: no such file")
     old = served_release(terms.releases)
     job = {"kind": "table", "release": old.name, "ads": checksum(ads)}
     with begun(terms, job) as run:
