@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from core import releases as releases_module
-from core.errors import ModelError, ReleaseError, ResumeError, UsageError
+from core.errors import DataError, ModelError, ReleaseError, ResumeError
 from core.merge import SOURCES
 from core.releases import current, listing, read_release
 from core.served import Served
@@ -186,9 +186,9 @@ def test_nothing_held_out_is_published_without_a_judgement(market: Path, tmp_pat
 def test_parts_of_other_data_are_refused(market: Path, night: Path, tmp_path: Path) -> None:
     release = served_release(night)
     parts = {name: release / name for name in ("online", "labelwise", "table")}
-    with pytest.raises(ModelError, match="the online model has"):
+    with pytest.raises(ModelError, match="online direction has 300 and"):
         publish_parts(market / "clicks", {**parts, "online": release / "labelwise"}, terms(tmp_path / "releases"))
-    with pytest.raises(UsageError, match="no data set of clicks"):
+    with pytest.raises(DataError, match="not a data set of clicks"):
         publish_parts(market, parts, terms(tmp_path / "releases"))
     assert current(tmp_path / "releases") is None
     name = publish_parts(market / "clicks", parts, terms(tmp_path / "releases"))

@@ -74,12 +74,11 @@ def test_from_raw_files_to_a_served_release_and_back(tmp_path: Path) -> None:
     assert current(releases) == fourth
 
 
-def test_a_refusal_of_the_gate_has_its_own_code(market: Path, releases: Path) -> None:
-    old = current(releases)
-    line = error(
-        "refresh", "--data", market / "clicks", "--releases", releases, "--trees", 1, "--max-leaf", 20,
-        "--cost", 1e-6, "--recipe", "paper", code=8,
-    )  # fmt: skip
+def test_a_refusal_of_the_gate_has_its_own_code(market: Path, releases: Path, tmp_path: Path) -> None:
+    old, poor = current(releases), tmp_path / "poor"
+    files = ("--events", market / "events.parquet", "--ads", market / "ads.csv")
+    xreg("ingest", *files, "--out", poor, "--most-words", 20)
+    line = error("refresh", "--data", poor, "--releases", releases, code=8)
     assert "WP@5 fell from" in line
     assert "--force" in line
     assert current(releases) == old
@@ -106,10 +105,10 @@ def test_what_is_missing_is_said(night: Path, tmp_path: Path) -> None:
     releases = Path(shutil.copytree(night, tmp_path / "releases"))
     old = current(releases)
     none = tmp_path / "none"
-    assert "no data set of clicks; `xreg ingest`" in error("refresh", "--data", none, "--releases", releases, code=2)
+    assert "not a data set of clicks: `xreg ingest`" in error("refresh", "--data", none, "--releases", releases, code=3)
     assert "give --data DATASET, or --table-only" in error("refresh", "--releases", releases, code=2)
     ads = ("refresh", "--table-only", "--ads", none / "ads.csv", "--releases", releases)
-    assert "ads.csv" in error(*ads, code=1)
+    assert "no such file" in error(*ads, code=3)
     (tmp_path / "twice.csv").write_text("ad_id,title,text,url\na,t,t,u\na,t,t,u\n")
     ads = ("refresh", "--table-only", "--ads", tmp_path / "twice.csv", "--releases", releases)
     assert "occurs 2 times" in error(*ads, code=3)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.box import SIMPLE
 from rich.markup import escape
 from rich.table import Column
 from rich.table import Table as Shown
@@ -215,7 +214,7 @@ def releases(releases: Path, verify: bool) -> None:
         if not releases.is_dir():
             raise
     names = ("release", "kind", "WP@5", "ECE@10", "MB", "state")
-    shown = Shown(*(Column(name, no_wrap=name != "state") for name in names), box=SIMPLE, pad_edge=False)
+    shown = Shown(*(Column(name, no_wrap=name != "state") for name in names), box=None, padding=(0, 2, 0, 0))
     for name in listing(releases):
         try:
             manifest = read_release(releases / name, verify)
