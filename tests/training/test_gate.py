@@ -93,3 +93,13 @@ def test_a_clearly_worse_release_is_refused_and_published_by_force_which_the_man
     better = refresh(market / "clicks", PLAN, terms(releases, days=3, force=True))
     assert not read_release(releases / better)["gate"]["forced"]  # it needed no force
     Served.open(releases / better)
+
+
+def test_larger_errors_pass_where_probabilities_got_right() -> None:
+    before = {"XMAD@5": 0.05, "ECE@10": 0.04}
+    for after, fails in (
+        ({"XMAD@5": 0.08, "ECE@10": 0.01}, False),
+        ({"XMAD@5": 0.08, "ECE@10": 0.04}, True),
+        ({"XMAD@5": float("nan"), "ECE@10": 0.01}, True),
+    ):
+        assert {check.figure: check.failed for check in compare(before, after)}["XMAD@5"] == fails
