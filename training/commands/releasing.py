@@ -68,9 +68,7 @@ def _steps(what: str) -> Iterator[Any]:
         task = bar.add_task("", total=None)
 
         def on_step(name: str, done: int, total: int) -> None:
-            if total == 0:  # to rich, None means: as before
-                bar.reset(task, total=None, description=name)
-            bar.update(task, completed=done, total=total or None, description=name)
+            bar.update(task, completed=done, total=total or 1, description=name)  # to rich, None means: as before
 
         yield on_step
 
