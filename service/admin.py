@@ -80,7 +80,7 @@ def _listed(directory: Path, served: str | None) -> Releases:
         found.append(about)
     try:
         named = current(directory)
-    except XregError:
+    except (XregError, ValueError):  # a broken CURRENT may hold anything
         named = None
     return Releases(named, served, found)
 

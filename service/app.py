@@ -25,7 +25,7 @@ from service.health import health_routes
 from service.holder import Holder
 from service.openapi import document
 from service.predict import ROUTE, Predict
-from service.problems import Problem, RefusedError, problem
+from service.problems import FAILURE, Problem, RefusedError, problem, problem_of
 from service.schemas import encode
 from service.settings import Settings
 from service.telemetry import Telemetry
@@ -45,7 +45,7 @@ class Service:
         self.api.include_router(release_routes(settings, self.holder))
         self.api.include_router(admin_routes(settings, self.holder))
         self.api.add_api_route("/metrics", self._metrics, response_class=Response, tags=["health"])
-        for kind in (RefusedError, HTTPException, RequestValidationError, XregError):
+        for kind in (RefusedError, HTTPException, RequestValidationError, XregError, Exception):
             self.api.add_exception_handler(kind, _refusal)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -69,9 +69,10 @@ class Service:
 
         try:
             await self.api(scope, receive, sent)
-        finally:
-            route = getattr(scope.get("route"), "path", "other")
-            self.telemetry.observe(route, exchange.status, exchange.seconds)
+        except Exception as error:  # answered by `_refusal`; Starlette raises it again for the log
+            self.telemetry.failure(error, exchange.request_id, exchange.release)
+        route = getattr(scope.get("route"), "path", "other")
+        self.telemetry.observe(route, exchange.status, exchange.seconds)
 
     async def _metrics(self) -> Response:
         """For Prometheus."""
@@ -106,7 +107,9 @@ def _problem(error: Exception) -> Problem:
     if isinstance(error, RefusedError):
         return error.problem
     if isinstance(error, XregError):
-        return problem(error.status, type(error).__name__.removesuffix("Error").lower(), str(error))
+        return problem_of(error)
     if isinstance(error, HTTPException):
         return problem(error.status_code, "http", str(error.detail))
-    return problem(422, "invalid", "a parameter of the request cannot be")
+    if isinstance(error, RequestValidationError):
+        return problem(422, "invalid", "a parameter of the request cannot be")
+    return FAILURE

@@ -7,6 +7,7 @@ what was admitted and ends with exit code 0.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
 from collections.abc import Callable
@@ -20,6 +21,7 @@ import uvicorn
 from core.errors import ReleaseError, XregError
 from service.app import Service, create_app
 from service.settings import PREFIX, Settings, default_of, kinds, read_settings
+from service.telemetry import LogLines
 
 
 class Server(uvicorn.Server):
@@ -46,6 +48,7 @@ def run(settings: Settings) -> None:
     if not settings.releases.is_dir():
         raise ReleaseError(f"{settings.releases}: no such directory")
     service = create_app(settings)
+    logging.basicConfig(handlers=[LogLines(service.telemetry)])
     config = uvicorn.Config(
         service,
         host=settings.host,

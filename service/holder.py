@@ -77,29 +77,33 @@ class Holder:
     async def reload(self, again: bool = True) -> Reloaded:
         """Serve what CURRENT says. `again`: also try what was refused before."""
         async with self._lock:
-            try:
-                name = current(self._releases)
-            except (XregError, OSError, ValueError) as error:
-                return self._refuse("CURRENT", error, again)
-            if name is None or (self.release is not None and name == self.release.name):
-                self._refused = None
-                return Reloaded("unchanged", self.name)
-            if name == self._refused and not again:
-                return Reloaded("refused", self.name)
-            try:
-                release = await asyncio.to_thread(open_release, self._releases / name)
-            except Exception as error:  # whatever a damaged release leads to, the old one goes on
-                return self._refuse(name, error, again)
-            self.release, self._refused = release, None
-            self._telemetry.loaded(release.name, release.created)
-            self._telemetry.log("release loaded", release=release.name)
-            return Reloaded("loaded", release.name)
+            return await self._follow(again)
 
     async def roll_back(self, to: str | None) -> Reloaded:
         """Serve an earlier release again: CURRENT is changed, then followed."""
-        before, after = await asyncio.to_thread(roll_back, self._releases, to)
-        self._telemetry.log("rolled back", before=before, release=after)
-        return await self.reload()
+        async with self._lock:
+            before, after = await asyncio.to_thread(roll_back, self._releases, to)
+            self._telemetry.log("rolled back", before=before, release=after)
+            return await self._follow(again=True)
+
+    async def _follow(self, again: bool) -> Reloaded:
+        try:
+            name = current(self._releases)
+        except (XregError, OSError, ValueError) as error:
+            return self._refuse("CURRENT", error, again)
+        if name is None or (self.release is not None and name == self.release.name):
+            self._refused = None
+            return Reloaded("unchanged", self.name)
+        if name == self._refused and not again:
+            return Reloaded("refused", self.name)
+        try:
+            release = await asyncio.to_thread(open_release, self._releases / name)
+        except Exception as error:  # whatever a damaged release leads to, the old one goes on
+            return self._refuse(name, error, again)
+        self.release, self._refused = release, None
+        self._telemetry.loaded(release.name, release.created)
+        self._telemetry.log("release loaded", release=release.name)
+        return Reloaded("loaded", release.name)
 
     async def watch(self, seconds: float) -> None:
         """Open what CURRENT names and notice when it names another, until cancelled; with 0 seconds just the first."""

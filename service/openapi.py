@@ -66,7 +66,7 @@ def _predict() -> dict[str, Any]:
         "in": "header",
         "required": False,
         "description": "milliseconds; the beam is narrowed to meet it, and the answer says degraded",
-        "schema": {"type": "integer", "minimum": 1, "maximum": 999_999_999},
+        "schema": {"type": "number", "exclusiveMinimum": 0, "maximum": 999_999_999},
     }
     return {
         "operationId": "predict",

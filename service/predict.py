@@ -8,16 +8,18 @@ node of the beam: the answer then says `degraded`.
 from __future__ import annotations
 
 import asyncio
+import re
 from time import perf_counter
 
 from msgspec import UNSET
 
+from core.errors import XregError
 from core.merge import SOURCES
 from core.served import Found, Wanted
 from service.admission import Admission
 from service.exchange import JSON, DisconnectedError, Exchange, Receive, Scope, Send, read_body
 from service.holder import Holder, Release
-from service.problems import Fault, RefusedError, invalid, problem
+from service.problems import FAILURE, Fault, RefusedError, invalid, problem, problem_of
 from service.schemas import Ad, PredictAnswer, PredictRequest, encode, read_predict
 from service.settings import Settings
 from service.telemetry import Telemetry
@@ -25,6 +27,7 @@ from service.telemetry import Telemetry
 ROUTE = "/predict"
 _ON_LOOP = 50  # candidates that are scored on the event loop
 _AHEAD = 0.05  # share of the newest search in the mean
+_MILLISECONDS = re.compile(rb"\d{1,9}(\.\d{1,6})?")
 _CLOSED = 499  # in metrics: the client did not wait
 
 
@@ -66,11 +69,13 @@ class Predict:
                 self._admission.leave()
         except RefusedError as refused:
             await exchange.refuse(send, refused.problem, refused.headers)
+        except XregError as error:  # a shared table that cannot be reached
+            await exchange.refuse(send, problem_of(error))
         except DisconnectedError:
             exchange.status = _CLOSED
         except Exception as error:
-            self._failed(exchange, error)
-            await exchange.refuse(send, problem(500, "failure", "something went wrong; the log says what"))
+            self._telemetry.failure(error, exchange.request_id, exchange.release)
+            await exchange.refuse(send, FAILURE)
         seconds = exchange.seconds
         self._telemetry.observe(ROUTE, exchange.status, seconds)
         if self._settings.log_requests:
@@ -109,14 +114,6 @@ class Predict:
         self._pace.took(beam, took)
         exchange.timing = f"answer;dur={1e3 * took:.3f}, "
         return found, beam < wished
-
-    def _failed(self, exchange: Exchange, error: Exception) -> None:
-        self._telemetry.log(
-            "failure",
-            request=exchange.request_id.decode(),
-            release=exchange.release,
-            cause=f"{type(error).__name__}: {error}",
-        )
 
     def _log(self, exchange: Exchange, asked: PredictRequest | None, seconds: float) -> None:
         text = asked.query if asked is not None and asked.query is not UNSET else None
@@ -160,7 +157,7 @@ def _deadline(exchange: Exchange) -> float | None:
     given = exchange.headers.get(b"x-deadline-ms")
     if given is None:
         return None
-    if not given.isdigit() or not 1 <= len(given) <= 9 or int(given) == 0:
-        detail = f"X-Deadline-Ms must be a whole number above 0, got {given.decode('latin-1')[:20]!r}"
+    if not _MILLISECONDS.fullmatch(given) or float(given) == 0:
+        detail = f"X-Deadline-Ms must be a number above 0, got {given.decode('latin-1')[:20]!r}"
         raise RefusedError(problem(400, "deadline", detail))
-    return int(given) / 1e3
+    return float(given) / 1e3

@@ -15,6 +15,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from core.errors import XregError
+
 _WHERE = re.compile(r"^(?P<what>.*?)(?: - at `\$(?P<path>.*)`)?$", re.DOTALL)
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
 _UNKNOWN = re.compile(r"^Object contains unknown field `(.*)`$", re.DOTALL)
@@ -48,6 +50,14 @@ class RefusedError(Exception):
 
 def problem(status: int, kind: str, detail: str, *errors: Fault) -> Problem:
     return Problem(f"urn:xreg:problem:{kind}", HTTPStatus(status).phrase, status, detail, list(errors))
+
+
+def problem_of(error: XregError) -> Problem:
+    """An error of ours: its class decides the status."""
+    return problem(error.status, type(error).__name__.removesuffix("Error").lower(), str(error))
+
+
+FAILURE = problem(500, "failure", "something went wrong; the log says what, by the request's id")
 
 
 def invalid(*faults: Fault) -> Problem:

@@ -16,7 +16,7 @@ from core.errors import UsageError
 
 PREFIX = "XREG_"
 OTHERS = {"XREG_DATA", "XREG_KERNEL_CACHE", "XREG_REDIS"}  # read elsewhere: tests, core/jit.py, the shared table
-_TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off", ""}
+_TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,10 +75,10 @@ def default_of(setting: Field[Any]) -> str | None:
 
 
 def read_settings(environ: Mapping[str, str], flags: Mapping[str, Any]) -> Settings:
-    """Flags (None: not given) before variables before defaults."""
+    """Flags (None: not given) before variables (empty: not given) before defaults."""
     known = {PREFIX + name.upper(): name for name in kinds()}
     _refuse_unknown(environ, {*known, *OTHERS})
-    given = {name: environ[variable] for variable, name in known.items() if variable in environ}
+    given = {name: environ[variable] for variable, name in known.items() if environ.get(variable)}
     values = {name: _parsed(PREFIX + name.upper(), text, kinds()[name]) for name, text in given.items()}
     values |= {name: value for name, value in flags.items() if value is not None}
     if "releases" not in values:

@@ -6,7 +6,9 @@ are looked up once and kept, since looking them up costs as much as counting.
 
 from __future__ import annotations
 
+import logging
 import sys
+import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cache
@@ -86,6 +88,11 @@ class Telemetry:
         """A query as it may be logged."""
         return text if self._log_queries else "xxh3:" + xxh3_128_hexdigest(text.encode())
 
+    def failure(self, error: Exception, request: bytes, release: str | None) -> None:
+        """Something that should not happen, with where it did."""
+        where = "".join(traceback.format_exception(error))
+        self.log("failure", request=request.decode(), release=release, cause=repr(error), where=where)
+
     def log(self, event: str, **fields: Any) -> None:
         """One line; fields that are None are left out."""
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -97,3 +104,14 @@ class Telemetry:
 def _writable(value: Any) -> Any:
     """As it is, or as text that has UTF-8: a file's name may have none."""
     return value if isinstance(value, (bool, int, float)) else str(value).encode("utf-8", "replace").decode()
+
+
+class LogLines(logging.Handler):
+    """What libraries log, as lines of ours."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        super().__init__(logging.WARNING)
+        self._telemetry = telemetry
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._telemetry.log("log", source=record.name, level=record.levelname.lower(), message=record.getMessage())
