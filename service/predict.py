@@ -11,11 +11,13 @@ import asyncio
 import re
 from time import perf_counter
 
+import numpy as np
 from msgspec import UNSET
 
 from core.errors import XregError
 from core.merge import SOURCES
 from core.served import Found, Wanted
+from core.sparse import Floats
 from service.admission import Admission
 from service.exchange import JSON, DisconnectedError, Exchange, Receive, Scope, Send, read_body
 from service.holder import Holder, Release
@@ -137,10 +139,18 @@ def wanted_of(release: Release, asked: PredictRequest, beam: int) -> Wanted:
 
 
 def answer_of(release: Release, found: Found, degraded: bool) -> PredictAnswer:
-    name = release.served.catalogue.ids.name
-    rows = zip(*(column.tolist() for column in found.merged), found.worth.tolist(), strict=True)
-    ads = [Ad(name(ad), round(score, 8), SOURCES[source], round(worth, 8)) for ad, score, source, worth in rows]
+    name, merged = release.served.catalogue.ids.name, found.merged
+    relevance = _rounded(merged.scores)
+    worth = relevance if found.worth is merged.scores else _rounded(found.worth)
+    rows = zip(merged.ads.tolist(), relevance, merged.sources.tolist(), worth, strict=True)
+    ads = [Ad(name(ad), score, SOURCES[source], value) for ad, score, source, value in rows]
     return PredictAnswer(release.name, degraded, ads, found.reason)
+
+
+def _rounded(scores: Floats) -> list[float]:
+    """To what 32 bits can tell: eight places."""
+    rounded: list[float] = scores.astype(np.float64).round(8).tolist()
+    return rounded
 
 
 def _check_head(scope: Scope, exchange: Exchange) -> None:

@@ -120,6 +120,9 @@ class RollbackRequest(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 _predict = msgspec.json.Decoder(PredictRequest)
+_NAMES = [
+    f'"{name}"'.encode() for body in (PredictRequest, Features, RollbackRequest) for name in body.__struct_fields__
+]
 _rollback = msgspec.json.Decoder(RollbackRequest)
 encode = msgspec.json.Encoder().encode
 
@@ -147,7 +150,7 @@ def _decoded(body: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
         raise RefusedError(invalid(*faults_of(body, error))) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RefusedError(not_json(body, error)) from error
-    if body.count(b":") > 1:  # one pair cannot repeat itself
+    if b"\\" in body or any(body.count(name) > 1 for name in _NAMES):  # else no name can be there twice
         json.loads(body, object_pairs_hook=_distinct)
     return asked
 
