@@ -26,7 +26,8 @@ from core.sparse import Csr, Floats, Int32s
 
 Map = Literal["model", "table", "tabled", "other"]
 MAPS: tuple[Map, ...] = ("model", "table", "tabled", "other")  # of the sources; of queries in the table and of others
-SOURCES = ("model", "table", "both")  # a source's number is its place here
+Origin = Literal["model", "table", "both"]
+SOURCES: tuple[Origin, ...] = ("model", "table", "both")  # a source's number is its place here
 _MODEL, _TABLE, _BOTH = 0, 1, 2
 UInt8s = npt.NDArray[np.uint8]
 _IDENTITY = Calibration(np.empty(0, np.float32), np.empty(0, np.float32))

@@ -44,7 +44,8 @@ class Names(NamedTuple):
     def name(self, i: int) -> str:
         if not 0 <= i < len(self.id):
             raise IndexError(f"no name {i} among {len(self.id)}")
-        return bytes(self.text[self.ptr[i] : self.ptr[i + 1]]).decode()
+        ptr = self.ptr.data
+        return str(self.text.data[ptr[i] : ptr[i + 1]], "utf-8")
 
     def find(self, name: str) -> int:
         """The id of a name, −1 where it is unknown."""

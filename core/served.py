@@ -1,38 +1,69 @@
 """A release, opened: the text of a query in, its ads with click probabilities out.
 
 A query is looked up in the table, its words go through the online model, and both are merged (core/merge.py). Removed
-ads are excluded inside the search, so that others take their place.
+ads and those that the caller excludes are left out inside the search, so that others take their place. By revenue, ads
+compete by probability · bid · quality; one that is worth nothing is not answered then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from core.catalogue import Catalogue, open_catalogue
-from core.engine import Engine, Options
+from core.engine import DEFAULT, Engine, Options, Weights
 from core.errors import ModelError
 from core.format import read_json
 from core.merge import Merged, Merger, MergeRule
 from core.model import open_model
 from core.releases import read_release
 from core.sparse import Csr, Floats, Int32s, take_entries
-from core.tables import MappedTable, Table
-from core.text import Vocabulary, normalise, open_vocabulary
+from core.tables import MappedTable, Row, Table
+from core.text import Vocabulary, normalise, open_vocabulary, words
 
-Reason = Literal["no_words", "no_known_words", "nothing_found", "below_threshold"]
+Reason = Literal["no_words", "no_known_words", "not_in_table", "nothing_found", "below_threshold"]
+Source = Literal["auto", "table", "model"]
+Rank = Literal["relevance", "revenue"]
 RULE = "calibration.json"
 _NO_ADS = np.empty(0, np.int32), np.empty(0, np.float32)
+_ALL = 2**31
+
+
+class Wanted(NamedTuple):
+    """What an answer is to be; ads by number.
+
+    k            ads at most
+    threshold    least click probability of an ad
+    beam         nodes kept per level; None: as the model was trained
+    source       both; the table's word alone, by its own map; or the model's, as for a query that is not in the table
+    rank         by click probability, or by what a showing is worth: probability · bid · quality
+    exclude      ads that must not be answered
+    candidates   the only ads that are scored, each along its path in every tree; None: all
+    """
+
+    k: int = 10
+    threshold: float = 0.0
+    beam: int | None = None
+    source: Source = "auto"
+    rank: Rank = "relevance"
+    exclude: Sequence[int] = ()
+    candidates: Sequence[int] | None = None
 
 
 class Found(NamedTuple):
-    """The ads of a query and, where there are none, why."""
+    """The ads of a query, what they were ranked by and, where there are none, why; how many words the query has, and
+    how many of them the model knows."""
 
     merged: Merged
+    worth: Floats
     reason: Reason | None
+    n_words: int = 0
+    n_known: int = 0
 
 
 class Served:
@@ -41,8 +72,11 @@ class Served:
     def __init__(self, catalogue: Catalogue, text: Vocabulary, engine: Engine, table: Table, rule: MergeRule) -> None:
         self.catalogue, self.text, self.engine, self.table = catalogue, text, engine, table
         self.rule, self._merger = rule, Merger(rule)
+        self._table_alone = Merger(MergeRule(1.0, {name: rule.maps[name] for name in rule.maps if name == "table"}))
         self._scale = np.float32(engine.model.manifest["scale"])
-        self._options = Options(exclude=catalogue.gone[catalogue.gone < engine.model.n_labels])
+        self._gone = catalogue.gone
+        gone = self._gone[self._gone < engine.model.n_labels]
+        self._options = Options(exclude=gone) if len(gone) else DEFAULT
         if engine.model.n_features != text.n_features:
             raise ModelError(f"the online model has {engine.model.n_features} features, its words {text.n_features}")
         if engine.model.n_labels > catalogue.ids.count:
@@ -72,24 +106,98 @@ class Served:
 
     def answer(self, query: str, k: int = 10, threshold: float = 0.0) -> Found:
         """The k best ads of a query, as it was typed."""
+        return self.ask(query, Wanted(k, threshold))
+
+    def ask(self, query: str, wanted: Wanted) -> Found:
+        """The ads of a query, as it was typed."""
         normalised = normalise(query)
         indices, values = self.text.features(normalised)
-        row = self.table.get(normalised)
-        found = self._search(indices, values, k) if len(indices) else _NO_ADS
-        merged = self._merger.merge(found, None if row is None else (row.ads, row.scores), k)
-        shown = int(np.count_nonzero(merged.scores >= threshold))
-        if shown:
-            return Found(merged.best(shown), None)
-        if len(merged.ads):
-            return Found(merged.best(0), "below_threshold")
-        return Found(merged, "no_words" if not normalised else "nothing_found" if len(indices) else "no_known_words")
+        row = None if wanted.source == "model" else self.table.get(normalised)
+        found = _NO_ADS if wanted.source == "table" else self._search(indices, values, wanted)
+        answered = self._answered(found, row, wanted)
+        said = words(normalised)
+        reason = answered.reason
+        if reason == "nothing_found":
+            if wanted.source == "table":
+                reason = "nothing_found" if row else "not_in_table"
+            elif not len(indices):
+                reason = "no_known_words" if normalised else "no_words"
+        return answered._replace(reason=reason, n_words=len(said), n_known=sum(word in self.text.ids for word in said))
+
+    def ask_features(self, indices: npt.ArrayLike, values: npt.ArrayLike, wanted: Wanted) -> Found:
+        """The ads of a query that comes as features of the online model: there is no text to look up in the table."""
+        return self._answered(self._search(indices, values, wanted), None, wanted)
+
+    def numbers(self, ads: Sequence[str]) -> list[int]:
+        """The numbers of those ads that are in the catalogue."""
+        return [number for number in map(self.catalogue.ids.find, ads) if number >= 0]
+
+    @cached_property
+    def beam(self) -> int:
+        """Nodes kept per level where nobody says otherwise."""
+        return int(self.engine.model.manifest["params"]["recipe"]["beam"])
+
+    @cached_property
+    def value(self) -> Floats:
+        """What a click on each ad is worth."""
+        return self.catalogue.bid * self.catalogue.quality
+
+    @cached_property
+    def weights(self) -> Weights:
+        """The same, prepared for the search; takes a moment, once."""
+        return self.engine.weigh(self.value[: self.engine.model.n_labels])
+
+    def _answered(self, found: tuple[Int32s, Floats], row: Row | None, wanted: Wanted) -> Found:
+        """Both sources merged, the best first, none below the threshold."""
+        merger = self._table_alone if wanted.source == "table" else self._merger
+        by_relevance = wanted.rank == "relevance"
+        merged = merger.merge(found, self._allowed(row, wanted), wanted.k if by_relevance else _ALL)
+        if not len(merged.ads):
+            return Found(merged, merged.scores, "nothing_found")
+        shown = int(np.count_nonzero(merged.scores >= np.float32(wanted.threshold)))
+        if not shown:
+            return Found(merged.best(0), merged.scores[:0], "below_threshold")
+        merged = merged.best(shown)
+        if by_relevance:
+            return Found(merged, merged.scores, None)
+        worth = merged.scores * self.value[merged.ads]
+        order = np.lexsort((merged.ads, -worth))[: min(wanted.k, int(np.count_nonzero(worth)))]
+        best = Merged(merged.ads[order], merged.scores[order], merged.sources[order])
+        return Found(best, worth[order], None if len(order) else "nothing_found")
+
+    def _allowed(self, row: Row | None, wanted: Wanted) -> tuple[Int32s, Floats] | None:
+        """The table's row without the ads that must not be answered."""
+        if row is None:
+            return None
+        if not (len(self._gone) or wanted.exclude or wanted.candidates is not None):
+            return row.ads, row.scores
+        keep = self.catalogue.live[row.ads] != 0
+        if wanted.exclude:
+            keep &= ~np.isin(row.ads, wanted.exclude)
+        if wanted.candidates is not None:
+            keep &= np.isin(row.ads, wanted.candidates)
+        return row.ads[keep], row.scores[keep]
 
     def ids(self, query: str, k: int = 10) -> list[str]:
         """The answer as people know the ads."""
         return [self.catalogue.ids.name(int(ad)) for ad in self.answer(query, k).merged.ads]
 
-    def _search(self, indices: Int32s, values: Floats, k: int) -> tuple[Int32s, Floats]:
-        answer = self.engine.predict(indices, values, reach(k), options=self._options)
+    def _search(self, indices: npt.ArrayLike, values: npt.ArrayLike, wanted: Wanted) -> tuple[Int32s, Floats]:
+        """What the model says; nothing about a point without features."""
+        n_labels, most, options = self.engine.model.n_labels, reach(wanted.k), self._options
+        if wanted.exclude or wanted.candidates is not None or wanted.rank == "revenue":
+            candidates = [ad for ad in wanted.candidates or () if ad < n_labels]
+            if wanted.candidates is not None and not candidates:
+                return _NO_ADS
+            most = len(candidates) or most
+            options = Options(
+                exclude=np.append(options.exclude, [ad for ad in wanted.exclude if ad < n_labels]).astype(np.int64),
+                candidates=candidates,
+                weights=self.weights if wanted.rank == "revenue" else None,
+            )
+        if not np.size(indices):
+            return _NO_ADS
+        answer = self.engine.predict(indices, values, most, wanted.beam, options)
         return answer.labels, answer.scores * self._scale
 
     def rows(self, queries: Sequence[str], k: int, threads: int = 1) -> tuple[Csr, Csr]:

@@ -1,6 +1,12 @@
-"""The `xreg` command: one sub-command per step, errors as one line with an exit code of their own."""
+"""The `xreg` command: one sub-command per step, errors as one line with an exit code of their own.
+
+Other packages bring commands of theirs (`xreg serve`) under the entry point group `xreg.commands`; each is loaded when
+it is asked for.
+"""
 
 from __future__ import annotations
+
+from importlib.metadata import entry_points
 
 import click
 
@@ -8,7 +14,20 @@ from core import __version__
 from training.commands import gathering, learning, releasing
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class _Commands(click.Group):
+    """Our commands, and those of the entry points."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *entry_points(group="xreg.commands").names})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        for elsewhere in entry_points(group="xreg.commands", name=cmd_name):
+            command: click.Command = elsewhere.load()
+            return command
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="xreg")
 def main() -> None:
     """Extreme regression for dynamic search advertising.
@@ -20,6 +39,7 @@ def main() -> None:
       xreg refresh --data clicks --releases releases
       xreg ask "throne" --releases releases    which ads, with what probability?
       xreg releases --releases releases        what is there, what is served
+      xreg serve --releases releases           answer over HTTP
       xreg rollback --releases releases        serve the one before again
 
     \b

@@ -1,0 +1,115 @@
+"""The application: /predict in front, everything else through FastAPI's router, what every answer carries around both.
+
+`create_app` puts the parts together and starts nothing: the lifespan opens the release and watches for the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, MutableMapping
+from contextlib import asynccontextmanager, suppress
+from functools import cache
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.exceptions import HTTPException
+
+from core import __version__
+from core.errors import XregError
+from service.admin import admin_routes, release_routes
+from service.admission import Admission
+from service.exchange import Exchange, Receive, Scope, Send
+from service.health import health_routes
+from service.holder import Holder
+from service.openapi import document
+from service.predict import ROUTE, Predict
+from service.problems import FAILURE, Problem, RefusedError, problem, problem_of
+from service.schemas import encode
+from service.settings import Settings
+from service.telemetry import Telemetry
+
+
+class Service:
+    """The ASGI application."""
+
+    def __init__(self, settings: Settings, telemetry: Telemetry) -> None:
+        self.settings, self.telemetry = settings, telemetry
+        self.holder = Holder(settings.releases, telemetry)
+        admission = Admission(settings.max_concurrency, telemetry)
+        self._predict = Predict(settings, self.holder, admission, telemetry)
+        self.api = FastAPI(title="xreg", version=__version__, lifespan=self._lifespan)
+        self.api.openapi = cache(lambda: document(self.api))  # type: ignore[method-assign]  # FastAPI's own way
+        self.api.include_router(health_routes(self.holder))
+        self.api.include_router(release_routes(settings, self.holder))
+        self.api.include_router(admin_routes(settings, self.holder))
+        self.api.add_api_route("/metrics", self._metrics, response_class=Response, tags=["health"])
+        for kind in (RefusedError, HTTPException, RequestValidationError, XregError, Exception):
+            self.api.add_exception_handler(kind, _refusal)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.api(scope, receive, send)
+        elif scope["path"] == ROUTE:
+            await self._predict(scope, receive, send)
+        else:
+            await self._other(scope, receive, send)
+
+    async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A route of FastAPI's, with the headers that every answer carries, counted."""
+        exchange = Exchange(scope)
+        exchange.release = self.holder.name
+
+        async def sent(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                exchange.status = message["status"]
+                message["headers"] = [*message.get("headers", ()), *exchange.own_headers()]
+            await send(message)
+
+        try:
+            await self.api(scope, receive, sent)
+        except Exception as error:  # answered by `_refusal`; Starlette raises it again for the log
+            self.telemetry.failure(error, exchange.request_id, exchange.release)
+        route = getattr(scope.get("route"), "path", "other")
+        self.telemetry.observe(route, exchange.status, exchange.seconds)
+
+    async def _metrics(self) -> Response:
+        """For Prometheus."""
+        return Response(self.telemetry.metrics(), media_type=CONTENT_TYPE_LATEST)
+
+    @asynccontextmanager
+    async def _lifespan(self, api: FastAPI) -> AsyncIterator[None]:
+        self.telemetry.log("start", xreg=__version__, releases=self.settings.releases)
+        watcher = asyncio.create_task(self.holder.watch(self.settings.watch_seconds))  # live before it is ready
+        yield
+        watcher.cancel()
+        with suppress(asyncio.CancelledError):
+            await watcher
+        self.telemetry.log("stop", release=self.holder.name)
+
+
+def create_app(settings: Settings, telemetry: Telemetry | None = None) -> Service:
+    return Service(settings, telemetry or Telemetry(settings.log_queries))
+
+
+async def _refusal(request: Request, error: Exception) -> Response:
+    """Every error of a route as a problem."""
+    said, headers = _problem(error), dict[str, str]()
+    if isinstance(error, RefusedError):
+        headers = {name.decode(): value.decode() for name, value in error.headers}
+    elif isinstance(error, HTTPException):
+        headers = dict(error.headers or {})
+    return Response(encode(said), said.status, headers, media_type="application/problem+json")
+
+
+def _problem(error: Exception) -> Problem:
+    if isinstance(error, RefusedError):
+        return error.problem
+    if isinstance(error, XregError):
+        return problem_of(error)
+    if isinstance(error, HTTPException):
+        return problem(error.status_code, "http", str(error.detail))
+    if isinstance(error, RequestValidationError):
+        return problem(422, "invalid", "a parameter of the request cannot be")
+    return FAILURE

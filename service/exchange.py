@@ -1,0 +1,110 @@
+"""One request and its answer: what every answer carries, whichever route gives it.
+
+X-Request-Id comes back as the client sent it, if it is one; X-Release says what answered; Server-Timing how long it
+took. A client's `traceparent` goes into the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from itertools import count
+from time import perf_counter
+from typing import Any
+
+from service.problems import Problem, RefusedError, problem
+from service.schemas import encode
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Headers = Iterable[tuple[bytes, bytes]]
+
+JSON, PROBLEM = b"application/json", b"application/problem+json"
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
+_TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+_OURS, _numbers = os.urandom(8).hex(), count(1)
+
+
+class DisconnectedError(Exception):
+    """The client went away before its request was whole."""
+
+
+class Exchange:
+    """A request's headers, its id, and when it came."""
+
+    __slots__ = ("headers", "release", "request_id", "started", "status", "timing")
+
+    def __init__(self, scope: Scope) -> None:
+        self.started = perf_counter()
+        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        given = self.headers.get(b"x-request-id")
+        valid = given is not None and _REQUEST_ID.fullmatch(given)
+        self.request_id = given if given and valid else f"{_OURS}-{next(_numbers):x}".encode()
+        self.release: str | None = None
+        self.status = 500
+        self.timing = ""
+
+    @property
+    def seconds(self) -> float:
+        return perf_counter() - self.started
+
+    @property
+    def traceparent(self) -> str | None:
+        given = self.headers.get(b"traceparent", b"")
+        return given.decode() if _TRACEPARENT.fullmatch(given) else None
+
+    def own_headers(self) -> list[tuple[bytes, bytes]]:
+        """What every answer carries."""
+        timing = f"{self.timing}total;dur={1e3 * self.seconds:.3f}".encode()
+        own = [(b"x-request-id", self.request_id), (b"server-timing", timing)]
+        return [*own, (b"x-release", self.release.encode())] if self.release else own
+
+    async def answer(self, send: Send, status: int, kind: bytes, body: bytes, more: Headers = ()) -> None:
+        self.status = status
+        headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), *self.own_headers(), *more]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    async def refuse(self, send: Send, said: Problem, more: Headers = ()) -> None:
+        await self.answer(send, said.status, PROBLEM, encode(said), more)
+
+
+async def read_body(exchange: Exchange, receive: Receive, most: int, seconds: float) -> bytes:
+    """The whole body, which may be as long as `most`: by what the header says, and by counting."""
+    said = exchange.headers.get(b"content-length", b"0")
+    if len(said) > 12 or int(said) > most:  # the server let digits through only
+        raise RefusedError(_too_large(most))
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise DisconnectedError
+    body: bytes = message.get("body", b"")
+    if message.get("more_body"):
+        try:
+            async with asyncio.timeout(seconds):
+                body += await _rest(receive, most - len(body))
+        except TimeoutError as error:
+            detail = f"the body did not arrive within {seconds:g} s"
+            raise RefusedError(problem(408, "too-slow", detail), ((b"connection", b"close"),)) from error
+    if len(body) > most:
+        raise RefusedError(_too_large(most))
+    return body
+
+
+async def _rest(receive: Receive, most: int) -> bytes:
+    parts = list[bytes]()
+    while most >= 0:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise DisconnectedError
+        parts.append(message.get("body", b""))
+        most -= len(parts[-1])
+        if not message.get("more_body"):
+            break
+    return b"".join(parts)
+
+
+def _too_large(most: int) -> Problem:
+    return problem(413, "too-large", f"a body may have {most} bytes at most")

@@ -1,0 +1,126 @@
+"""The release being served, and how another takes its place.
+
+A new one is opened, verified byte by byte and warmed beside the old one, in a thread; then one assignment on the event
+loop swaps them. A request takes `release` once and so sees one release; the old mapping goes when the last request that
+holds it does. A release that cannot be served is refused, logged and counted, and the old one goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from core.errors import ModelError, XregError
+from core.releases import created_at, current, read_release, roll_back
+from core.served import Served, Wanted
+from service.problems import RefusedError, problem
+from service.schemas import Reloaded
+from service.telemetry import Telemetry
+
+_NOT_A_WORD = "\u2603"  # has no letter: the merge of nothing is compiled too
+_RETRY = ((b"retry-after", b"1"),)
+
+
+class Release(NamedTuple):
+    """A release, opened and warm."""
+
+    name: str
+    served: Served
+    created: datetime
+
+
+def open_release(path: Path) -> Release:
+    """Verify and open a release, compile or load its kernels, and ask what it must know."""
+    golden = read_release(path, verify=False).get("golden")
+    served = Served.open(path)
+    served.engine.warm_up()
+    served.ask(_NOT_A_WORD, Wanted(rank="revenue"))  # makes the weights, here and not in a request
+    if not isinstance(golden, list):
+        raise ModelError(f"{path}: the manifest has no golden queries")
+    for asked in golden:
+        _check(path, served, asked)
+    return Release(path.name, served, created_at(path.name))
+
+
+def _check(path: Path, served: Served, asked: Any) -> None:
+    try:
+        query, expected = asked["query"], asked["ads"]
+    except (TypeError, KeyError) as error:
+        raise ModelError(f"{path}: a golden query has a query and its ads, got {asked!r:.80}") from error
+    ads = served.ids(query)
+    if ads != expected:
+        raise ModelError(f"{path}: {query!r} was answered with {ads[:3]}, expected {expected[:3]}")
+
+
+class Holder:
+    """Holds one release; `release` is None until the first one is there."""
+
+    def __init__(self, releases: Path, telemetry: Telemetry) -> None:
+        self.release: Release | None = None
+        self.draining = False
+        self._releases, self._telemetry = releases, telemetry
+        self._refused: str | None = None  # what was refused last: the watcher does not try it again
+        self._lock = asyncio.Lock()
+
+    @property
+    def ready(self) -> bool:
+        return self.release is not None and not self.draining
+
+    def pinned(self) -> Release:
+        """The release that a request is answered from."""
+        if self.release is None:
+            raise RefusedError(problem(503, "no-release", "there is no release to answer from yet"), _RETRY)
+        return self.release
+
+    async def reload(self, again: bool = True) -> Reloaded:
+        """Serve what CURRENT says. `again`: also try what was refused before."""
+        async with self._lock:
+            return await self._follow(again)
+
+    async def roll_back(self, to: str | None) -> Reloaded:
+        """Serve an earlier release again: CURRENT is changed, then followed."""
+        async with self._lock:
+            before, after = await asyncio.to_thread(roll_back, self._releases, to)
+            self._telemetry.log("rolled back", before=before, release=after)
+            return await self._follow(again=True)
+
+    async def _follow(self, again: bool) -> Reloaded:
+        try:
+            name = current(self._releases)
+        except (XregError, OSError, ValueError) as error:
+            return self._refuse("CURRENT", error, again)
+        if name is None or (self.release is not None and name == self.release.name):
+            self._refused = None
+            return Reloaded("unchanged", self.name)
+        if name == self._refused and not again:
+            return Reloaded("refused", self.name)
+        try:
+            release = await asyncio.to_thread(open_release, self._releases / name)
+        except Exception as error:  # whatever a damaged release leads to, the old one goes on
+            return self._refuse(name, error, again)
+        self.release, self._refused = release, None
+        self._telemetry.loaded(release.name, release.created)
+        self._telemetry.log("release loaded", release=release.name)
+        return Reloaded("loaded", release.name)
+
+    async def watch(self, seconds: float) -> None:
+        """Open what CURRENT names and notice when it names another, until cancelled; with 0 seconds just the first."""
+        await self.reload()
+        while seconds:
+            await asyncio.sleep(seconds)
+            await self.reload(again=False)
+
+    @property
+    def name(self) -> str | None:
+        return None if self.release is None else self.release.name
+
+    def _refuse(self, name: str, error: Exception, again: bool) -> Reloaded:
+        cause = str(error) if isinstance(error, XregError) else f"{type(error).__name__}: {error}"
+        mark = cause if name == "CURRENT" else name
+        if again or mark != self._refused:
+            self._telemetry.refused()
+            self._telemetry.log("release refused", refused=name, cause=cause, release=self.name)
+        self._refused = mark
+        return Reloaded("refused", self.name, cause)

@@ -1,0 +1,173 @@
+"""POST /predict, the hot path: a raw ASGI handler in front of the router.
+
+The kernel takes tens of microseconds and runs on the event loop, since a hop to a thread costs as much; only requests
+that name many candidates go to one. A deadline that the beam would miss narrows it, by what searches took lately per
+node of the beam: the answer then says `degraded`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from time import perf_counter
+
+import numpy as np
+from msgspec import UNSET
+
+from core.errors import XregError
+from core.merge import SOURCES
+from core.served import Found, Wanted
+from core.sparse import Floats
+from service.admission import Admission
+from service.exchange import JSON, DisconnectedError, Exchange, Receive, Scope, Send, read_body
+from service.holder import Holder, Release
+from service.problems import FAILURE, Fault, RefusedError, invalid, problem, problem_of
+from service.schemas import Ad, PredictAnswer, PredictRequest, encode, read_predict
+from service.settings import Settings
+from service.telemetry import Telemetry
+
+ROUTE = "/predict"
+_ON_LOOP = 50  # candidates that are scored on the event loop
+_AHEAD = 0.05  # share of the newest search in the mean
+_MILLISECONDS = re.compile(rb"\d{1,9}(\.\d{1,6})?")
+_CLOSED = 499  # in metrics: the client did not wait
+
+
+class Pace:
+    """What a node of the beam took lately, in seconds."""
+
+    def __init__(self) -> None:
+        self._per_node = 5e-6
+
+    def within(self, beam: int, seconds: float) -> int:
+        """The widest beam, not above the one asked for, that should be done in time."""
+        return max(1, min(beam, int(seconds / self._per_node)))
+
+    def took(self, beam: int, seconds: float) -> None:
+        self._per_node += _AHEAD * (seconds / beam - self._per_node)
+
+
+class Predict:
+    """The handler."""
+
+    def __init__(self, settings: Settings, holder: Holder, admission: Admission, telemetry: Telemetry) -> None:
+        self._settings, self._holder = settings, holder
+        self._admission, self._telemetry, self._pace = admission, telemetry, Pace()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        exchange, asked = Exchange(scope), None
+        exchange.release = self._holder.name
+        try:
+            _check_head(scope, exchange)
+            asked = read_predict(
+                await read_body(exchange, receive, self._settings.max_body, self._settings.body_seconds)
+            )
+            self._admission.enter()
+            try:
+                await asyncio.sleep(0)  # those that came with this one are counted first
+                body = await self._answered(exchange, asked)
+                await exchange.answer(send, 200, JSON, body)
+            finally:
+                self._admission.leave()
+        except RefusedError as refused:
+            await exchange.refuse(send, refused.problem, refused.headers)
+        except XregError as error:  # a shared table that cannot be reached
+            await exchange.refuse(send, problem_of(error))
+        except DisconnectedError:
+            exchange.status = _CLOSED
+        except Exception as error:
+            self._telemetry.failure(error, exchange.request_id, exchange.release)
+            await exchange.refuse(send, FAILURE)
+        seconds = exchange.seconds
+        self._telemetry.observe(ROUTE, exchange.status, seconds)
+        if self._settings.log_requests:
+            self._log(exchange, asked, seconds)
+
+    async def _answered(self, exchange: Exchange, asked: PredictRequest) -> bytes:
+        release = self._holder.pinned()
+        exchange.release = release.name
+        deadline = _deadline(exchange)
+        if asked.candidates is not UNSET and len(asked.candidates) > _ON_LOOP:
+            found, degraded = await asyncio.to_thread(self._found, exchange, release, asked, deadline)
+        else:
+            found, degraded = self._found(exchange, release, asked, deadline)
+        self._telemetry.count(found)
+        return encode(answer_of(release, found, degraded))
+
+    def _found(
+        self, exchange: Exchange, release: Release, asked: PredictRequest, deadline: float | None
+    ) -> tuple[Found, bool]:
+        served = release.served
+        wished = served.beam if asked.beam is UNSET else asked.beam
+        beam = wished if deadline is None else self._pace.within(wished, deadline - exchange.seconds)
+        started = perf_counter()
+        wanted = wanted_of(release, asked, beam)
+        if asked.features is UNSET:
+            assert asked.query is not UNSET  # one of them was given
+            found = served.ask(asked.query, wanted)
+        else:
+            most = max(asked.features.indices, default=0)
+            if most >= served.text.n_features:
+                at = asked.features.indices.index(most)
+                detail = f"must be below {served.text.n_features}, the model's features; got {most}"
+                raise RefusedError(invalid(Fault(f"/features/indices/{at}", detail)))
+            found = served.ask_features(asked.features.indices, asked.features.values, wanted)
+        took = perf_counter() - started
+        self._pace.took(beam, took)
+        exchange.timing = f"answer;dur={1e3 * took:.3f}, "
+        return found, beam < wished
+
+    def _log(self, exchange: Exchange, asked: PredictRequest | None, seconds: float) -> None:
+        text = asked.query if asked is not None and asked.query is not UNSET else None
+        self._telemetry.log(
+            "predict",
+            request=exchange.request_id.decode(),
+            trace=exchange.traceparent,
+            release=exchange.release,
+            status=exchange.status,
+            seconds=round(seconds, 6),
+            query=None if text is None else self._telemetry.query(text),
+        )
+
+
+def wanted_of(release: Release, asked: PredictRequest, beam: int) -> Wanted:
+    """A request in numbers of ads. Unknown ads are left out: nobody answers them anyway."""
+    find = release.served.numbers
+    candidates = None if asked.candidates is UNSET else find(asked.candidates)
+    exclude = find(asked.exclude) if asked.exclude else ()
+    return Wanted(asked.k, asked.threshold, beam, asked.source, asked.rank, exclude, candidates)
+
+
+def answer_of(release: Release, found: Found, degraded: bool) -> PredictAnswer:
+    name, merged = release.served.catalogue.ids.name, found.merged
+    relevance = _rounded(merged.scores)
+    worth = relevance if found.worth is merged.scores else _rounded(found.worth)
+    rows = zip(merged.ads.tolist(), relevance, merged.sources.tolist(), worth, strict=True)
+    ads = [Ad(name(ad), score, SOURCES[source], value) for ad, score, source, value in rows]
+    return PredictAnswer(release.name, degraded, ads, found.reason)
+
+
+def _rounded(scores: Floats) -> list[float]:
+    """To what 32 bits can tell: eight places."""
+    rounded: list[float] = scores.astype(np.float64).round(8).tolist()
+    return rounded
+
+
+def _check_head(scope: Scope, exchange: Exchange) -> None:
+    if scope["method"] != "POST":
+        raise RefusedError(problem(405, "method", f"{ROUTE} is asked with POST"), ((b"allow", b"POST"),))
+    kind = exchange.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if kind != JSON:
+        detail = f"Content-Type must be application/json, got {kind.decode('latin-1')[:80] or 'none'}"
+        raise RefusedError(problem(415, "content-type", detail))
+
+
+def _deadline(exchange: Exchange) -> float | None:
+    """Seconds after the request came by which it wants its answer."""
+    given = exchange.headers.get(b"x-deadline-ms")
+    if given is None:
+        return None
+    if not _MILLISECONDS.fullmatch(given) or float(given) == 0:
+        detail = f"X-Deadline-Ms must be a number above 0, got {given.decode('latin-1')[:20]!r}"
+        raise RefusedError(problem(400, "deadline", detail))
+    return float(given) / 1e3

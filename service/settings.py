@@ -1,0 +1,105 @@
+"""Everything that can be set, as one frozen value: from flags, else from `XREG_*` variables, else the default here.
+
+The command's options are made from these fields, so nothing is written twice. A variable that nobody reads is a
+mistake that would otherwise pass in silence: it is refused, and the nearest name suggested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from core.errors import UsageError
+
+PREFIX = "XREG_"
+OTHERS = {"XREG_DATA", "XREG_KERNEL_CACHE", "XREG_REDIS"}  # read elsewhere: tests, core/jit.py, the shared table
+_TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How the service runs."""
+
+    releases: Path = field(metadata={"help": "Directory of the releases."})
+    host: str = field(default="127.0.0.1", metadata={"help": "Address to listen on."})
+    port: int = field(default=8000, metadata={"help": "Port to listen on."})
+    workers: int = field(default=1, metadata={"help": "Processes; 1 for now."})
+    max_body: int = field(default=64 * 1024, metadata={"help": "Bytes that a request's body may have."})
+    max_concurrency: int = field(
+        default=64, metadata={"help": "Requests that are worked on or wait; the next gets 503."}
+    )
+    body_seconds: float = field(default=10.0, metadata={"help": "Time that a client has to send its body."})
+    watch_seconds: float = field(default=2.0, metadata={"help": "How often CURRENT is looked at; 0: never."})
+    drain_seconds: float = field(
+        default=0.0, metadata={"help": "Time between SIGTERM (unready) and the end of listening."}
+    )
+    admin_token: str | None = field(
+        default=None, repr=False, metadata={"help": "Bearer token of /admin; without one /admin is not there."}
+    )
+    log_requests: bool = field(
+        default=False, metadata={"help": "A line in the log for every request, not just for failures."}
+    )
+    log_queries: bool = field(
+        default=False, metadata={"help": "Queries as text in the log; they are personal data, and hashed without this."}
+    )
+
+    def __post_init__(self) -> None:
+        _must(0 <= self.port <= 65535, "port must be between 0 and 65535", self.port)
+        _must(self.workers == 1, "workers must be 1: several are not supported yet", self.workers)
+        _must(self.max_body >= 1, "max_body must be at least 1", self.max_body)
+        _must(self.max_concurrency >= 1, "max_concurrency must be at least 1", self.max_concurrency)
+        _must(self.body_seconds > 0, "body_seconds must be above 0", self.body_seconds)
+        for name in ("watch_seconds", "drain_seconds"):
+            _must(0 <= getattr(self, name) < 1e6, f"{name} must not be negative", getattr(self, name))
+        if self.admin_token is not None and len(self.admin_token) < 8:
+            raise UsageError("admin_token must have 8 characters at least")
+
+
+def _must(holds: bool, rule: str, got: object) -> None:
+    if not holds:
+        raise UsageError(f"{rule}, got {got}")
+
+
+def kinds() -> dict[str, Any]:
+    """The settings with the types they are read as."""
+    hints = get_type_hints(Settings)
+    return {f.name: str if hints[f.name] == str | None else hints[f.name] for f in fields(Settings)}
+
+
+def default_of(setting: Field[Any]) -> str | None:
+    """What a setting is where nobody says anything, as people write it; None if somebody must."""
+    return None if setting.default is MISSING else str(setting.default)
+
+
+def read_settings(environ: Mapping[str, str], flags: Mapping[str, Any]) -> Settings:
+    """Flags (None: not given) before variables (empty: not given) before defaults."""
+    known = {PREFIX + name.upper(): name for name in kinds()}
+    _refuse_unknown(environ, {*known, *OTHERS})
+    given = {name: environ[variable] for variable, name in known.items() if environ.get(variable)}
+    values = {name: _parsed(PREFIX + name.upper(), text, kinds()[name]) for name, text in given.items()}
+    values |= {name: value for name, value in flags.items() if value is not None}
+    if "releases" not in values:
+        raise UsageError("say where the releases are: --releases DIR or XREG_RELEASES")
+    return Settings(**values)
+
+
+def _refuse_unknown(environ: Mapping[str, str], known: set[str]) -> None:
+    for variable in sorted(environ):
+        if variable.startswith(PREFIX) and variable not in known:
+            near = get_close_matches(variable, sorted(known), 1, 0.0)[0]
+            raise UsageError(f"{variable} is no variable of xreg; did you mean {near}?")
+
+
+def _parsed(variable: str, text: str, kind: Any) -> Any:
+    if kind is bool:
+        if text.lower() not in _TRUE | _FALSE:
+            raise UsageError(f"{variable} must be 1 or 0, got {text!r}")
+        return text.lower() in _TRUE
+    try:
+        return kind(text)
+    except ValueError as error:
+        what = "a whole number" if kind is int else "a number"
+        raise UsageError(f"{variable} must be {what}, got {text!r}") from error
