@@ -61,9 +61,10 @@ def release_routes(settings: Settings, holder: Holder) -> APIRouter:
             raise RefusedError(
                 problem(404, "not-in-table", f"{canonical!r:.200} is not in the table of {release.name}")
             )
-        name = release.served.catalogue.ids.name
         entries = zip(row.ads.tolist(), row.scores.tolist(), strict=True)
-        return _json(TableRow(release.name, canonical, [TableEntry(name(ad), round(x, 8)) for ad, x in entries]))
+        return _json(
+            TableRow(release.name, canonical, [TableEntry(release.ad_id(ad), round(x, 8)) for ad, x in entries])
+        )
 
     return routes
 

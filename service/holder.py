@@ -8,7 +8,9 @@ holds it does. A release that cannot be served is refused, logged and counted, a
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +22,7 @@ from service.schemas import Reloaded
 from service.telemetry import Telemetry
 
 _NOT_A_WORD = "\u2603"  # has no letter: the merge of nothing is compiled too
+_KEPT = 65536
 _RETRY = ((b"retry-after", b"1"),)
 
 
@@ -29,6 +32,7 @@ class Release(NamedTuple):
     name: str
     served: Served
     created: datetime
+    ad_id: Callable[[int], str]  # the ids of ads that are answered often are kept
 
 
 def open_release(path: Path) -> Release:
@@ -41,7 +45,7 @@ def open_release(path: Path) -> Release:
         raise ModelError(f"{path}: the manifest has no golden queries")
     for asked in golden:
         _check(path, served, asked)
-    return Release(path.name, served, created_at(path.name))
+    return Release(path.name, served, created_at(path.name), lru_cache(_KEPT)(served.catalogue.ids.name))
 
 
 def _check(path: Path, served: Served, asked: Any) -> None:

@@ -139,11 +139,11 @@ def wanted_of(release: Release, asked: PredictRequest, beam: int) -> Wanted:
 
 
 def answer_of(release: Release, found: Found, degraded: bool) -> PredictAnswer:
-    name, merged = release.served.catalogue.ids.name, found.merged
+    ad_id, merged = release.ad_id, found.merged
     relevance = _rounded(merged.scores)
     worth = relevance if found.worth is merged.scores else _rounded(found.worth)
     rows = zip(merged.ads.tolist(), relevance, merged.sources.tolist(), worth, strict=True)
-    ads = [Ad(name(ad), score, SOURCES[source], value) for ad, score, source, value in rows]
+    ads = [Ad(ad_id(ad), score, SOURCES[source], value) for ad, score, source, value in rows]
     return PredictAnswer(release.name, degraded, ads, found.reason)
 
 

@@ -48,7 +48,7 @@ class PredictRequest(Struct, forbid_unknown_fields=True, frozen=True):
     ) = UNSET
 
 
-class Ad(Struct, frozen=True):
+class Ad(Struct, frozen=True, gc=False):
     """An ad and the probability that it is clicked."""
 
     ad: str
@@ -66,7 +66,7 @@ class PredictAnswer(Struct, frozen=True):
     reason: Reason | None
 
 
-class TableEntry(Struct, frozen=True):
+class TableEntry(Struct, frozen=True, gc=False):
     """An ad in a row of the table, with the labelwise model's score."""
 
     ad: str
@@ -150,7 +150,7 @@ def _decoded(body: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
         raise RefusedError(invalid(*faults_of(body, error))) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RefusedError(not_json(body, error)) from error
-    if b"\\" in body or any(body.count(name) > 1 for name in _NAMES):  # else no name can be there twice
+    if b"\\" in body or max(map(body.count, _NAMES)) > 1:  # else no name can be there twice
         json.loads(body, object_pairs_hook=_distinct)
     return asked
 

@@ -103,10 +103,10 @@ def test_a_failure_is_a_problem_and_a_line_of_the_log(releases: Path) -> None:
     service = create_app(Settings(releases=releases), Telemetry(out=out))
 
     asyncio.run(service.holder.reload())
-    served = service.holder.pinned().served
-    served.catalogue = served.catalogue._replace(
-        ids=names_of(releases, names_arrays(["only"]))
-    )  # verifying would refuse it
+    release = service.holder.pinned()
+    served = release.served
+    few = names_of(releases, names_arrays(["only"]))  # a release that says so would be refused
+    service.holder.release = release._replace(ad_id=few.name)
     query = next(iter(served.table.rows()))[0]
     answer = asyncio.run(post(service, json.dumps({"query": query}).encode()))
     assert (answer.status, answer.body["type"]) == (500, "urn:xreg:problem:failure")
