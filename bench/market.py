@@ -170,7 +170,7 @@ def serve_a_day(market: Market, directory: Path) -> None:
         "ingest", "--events", directory / "day.parquet", "--ads", directory / "market" / "ads.csv",
         "--out", directory / "day",
     )  # fmt: skip
-    _xreg("recalibrate", "--data", directory / "day", "--releases", directory / "releases")
+    _xreg("recalibrate", "--data", directory / "day", "--whole", "--releases", directory / "releases")
 
 
 def _rows_of(rows: Csr) -> np.ndarray[Any, np.dtype[np.int64]]:

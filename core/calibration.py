@@ -36,10 +36,12 @@ def fit_isotonic(
     """The map that is nearest to the relevances in (weighted) squares, over runs of scores."""
     order = np.argsort(scores, kind="stable")[::-1]
     weight = np.ones(len(order)) if weights is None else weights[order].astype(np.float64)
+    falling = scores[order]
     edges = [0]
     length = float(_FIRST_RUN)
-    while edges[-1] < len(order):
-        edges.append(min(edges[-1] + int(length), len(order)))
+    while edges[-1] < len(order):  # equal scores stay in one run
+        last = falling[min(edges[-1] + int(length), len(order)) - 1]
+        edges.append(int(np.searchsorted(-falling, -last, side="right")))
         length *= _GROWTH
     starts = np.array(edges[:-1], np.int64)
     total = np.add.reduceat(weight, starts)[::-1]  # from the lowest scores up, as isotonic regression wants them
@@ -49,5 +51,6 @@ def fit_isotonic(
     blocks = levels.blocks[:-1]
     knot = np.add.reduceat(mean_score * total, blocks) / np.add.reduceat(total, blocks)
     value = levels.x[blocks]
-    alive = (knot > 0) & (value > 0)
-    return Calibration(knot[alive].astype(np.float32), value[alive].astype(np.float32))
+    x, y = knot.astype(np.float32), value.astype(np.float32)
+    rises = (np.diff(x, prepend=np.float32(0)) > 0) & (np.diff(y, prepend=np.float32(0)) > 0)  # two doubles, one float
+    return Calibration(x[rises], y[rises])

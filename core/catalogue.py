@@ -42,7 +42,10 @@ class Catalogue(NamedTuple):
 
     def texts(self, columns: Sequence[str] | None = None) -> pa.Table:
         """What pages and exports show: a row per ad, by number."""
-        return pq.read_table(self.path / TEXTS, columns=columns)
+        try:
+            return pq.read_table(self.path / TEXTS, columns=columns)
+        except (pa.ArrowException, OSError) as error:
+            raise ModelError(f"{self.path / TEXTS}: cannot be read ({error})") from error
 
 
 def write_catalogue(directory: Path, ads: pa.Table, live: npt.NDArray[np.bool_] | None = None) -> None:
@@ -82,8 +85,14 @@ def renewed(old: Catalogue, ads: pa.Table) -> tuple[pa.Table, npt.NDArray[np.boo
     new = [row for ad, row in place.items() if old.ids.find(ad) < 0]
     kept = [place.get(ad) for ad in known]
     gone = old.texts().filter(pa.array([row is None for row in kept]))
-    both = pa.concat_tables([ads, gone], promote_options="permissive")
+    both = pa.concat_tables([ads, _in_types_of(ads, gone)], promote_options="permissive")
     behind = iter(range(ads.num_rows, both.num_rows))
     order = [next(behind) if row is None else row for row in kept] + new
     live = np.array([row is not None for row in kept] + [True] * len(new), bool)
     return both.take(pa.array(order, pa.int64())), live
+
+
+def _in_types_of(ads: pa.Table, gone: pa.Table) -> pa.Table:
+    """Columns that have changed their type are left out of what is gone: nobody is shown it."""
+    clash = [name for name in gone.column_names if name in ads.column_names and ads[name].type != gone[name].type]
+    return gone.drop_columns(clash)

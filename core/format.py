@@ -60,9 +60,13 @@ def sync_tree(directory: Path) -> None:
 
 
 def create_array(directory: Path, name: str, dtype: npt.DTypeLike, length: int) -> npt.NDArray[Any]:
-    """A one-dimensional array on disk, to be filled in place."""
-    kind = np.dtype(dtype).newbyteorder("<")
-    return np.lib.format.open_memmap(directory / f"{name}.npy", "w+", kind, (length,))
+    """A one-dimensional array on disk, to be filled in place. Its place is taken now: on a full disk this raises, where
+    filling a file with holes would end the process without a word (SIGBUS)."""
+    path, kind = directory / f"{name}.npy", np.dtype(dtype).newbyteorder("<")
+    array = np.lib.format.open_memmap(path, "w+", kind, (length,))
+    with path.open("r+b") as file:
+        os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    return array
 
 
 def write_manifest(directory: Path, fields: Mapping[str, Any]) -> None:

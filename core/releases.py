@@ -34,6 +34,8 @@ _NAME = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ-[0-9a-f]{12}")
 @contextmanager
 def publishing(releases: Path) -> Iterator[None]:
     """Nobody else publishes, rolls back or removes releases meanwhile."""
+    if not releases.is_dir():
+        raise ReleaseError(f"{releases}: no such directory")
     with (releases / _LOCK).open("ab") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -133,10 +135,9 @@ def roll_back(releases: Path, to: str | None = None) -> tuple[str | None, str]:
         except ReleaseError:  # CURRENT is broken: this is how it is mended
             served = None
         if to is None:
-            older = [name for name in names if served is None or name < served]
-            if not older:
+            to = _before(releases, names, served)
+            if to is None:
                 raise ReleaseError(f"{releases}: there is no release before {served or 'the current one'}")
-            to = older[-1]
         if to not in names:
             raise UsageError(f"{to!r} is no release in {releases}; `xreg releases` lists them")
         read_release(releases / to)
@@ -149,16 +150,26 @@ def retain(releases: Path, keep: int, days: float | None, now: datetime) -> list
     before it. Returns what was removed."""
     with publishing(releases):
         names, served = listing(releases), current(releases)
-        safe = {served, *[name for name in names if served is not None and name < served][-1:]}
+        safe = {served, _before(releases, names, served)}
         removed = []
         for position, name in enumerate(names):
             old = days is not None and now - created_at(name) > timedelta(days=days)
             if name not in safe and (old or len(names) - position > keep):
                 _remove(releases, name)
                 removed.append(name)
-        for leftover in releases.glob(".*.removing"):
+        for leftover in (*releases.glob(".*.removing"), *releases.glob(".*.writing")):  # of publishers that died
             shutil.rmtree(leftover, ignore_errors=True)
     return removed
+
+
+def _before(releases: Path, names: list[str], served: str | None) -> str | None:
+    """What was served before: the parent that the release names, or else the next older one that is there."""
+    older = [name for name in names if served is None or name < served]
+    try:
+        parent = json.loads((releases / served / MANIFEST).read_bytes()).get("parent") if served else None
+    except (OSError, ValueError, AttributeError):
+        parent = None
+    return parent if parent in older else older[-1] if older else None
 
 
 def created_at(name: str) -> datetime:

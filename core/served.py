@@ -22,7 +22,7 @@ from core.format import read_json
 from core.merge import Merged, Merger, MergeRule
 from core.model import open_model
 from core.releases import read_release
-from core.sparse import Csr, Floats, Int32s
+from core.sparse import Csr, Floats, Int32s, take_entries
 from core.tables import MappedTable, Row, Table
 from core.text import Vocabulary, normalise, open_vocabulary, words
 
@@ -202,8 +202,10 @@ class Served:
 
     def rows(self, queries: Sequence[str], k: int, threads: int = 1) -> tuple[Csr, Csr]:
         """What the model and what the table say about many queries, normalised ones: rows over the catalogue."""
-        count = self.catalogue.ids.count
-        model = self.engine.predict_batch(self.text.rows(queries), reach(k), options=self._options, threads=threads)
+        count, points = self.catalogue.ids.count, self.text.rows(queries)
+        model = self.engine.predict_batch(points, reach(k), options=self._options, threads=threads)
+        known = np.repeat(np.diff(points.indptr) > 0, np.diff(model.indptr))  # as in `answer`: no words, no answer
+        model = take_entries(model, np.flatnonzero(known))
         found = self.table.get_many(queries)
         table = _rows([_NO_ADS if row is None else (row.ads, row.scores) for row in found], count)
         return model._replace(values=model.values * self._scale, n_cols=count), table

@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,9 @@ import numpy.typing as npt
 from core.errors import ResumeError
 
 JOB, _LOCK = "job.json", "lock"
+# NumPy parses headers by `ast`, whose depth CPython 3.11 counts for all threads in one place: two that parse while the
+# garbage collector runs Python code can end in a SystemError (python/cpython#106905).
+_READING = threading.Lock()
 
 
 def work_of(out: Path) -> Path:
@@ -111,5 +115,5 @@ def save_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
 
 def load_arrays(path: Path, prefix: str = "") -> dict[str, npt.NDArray[Any]]:
     """The arrays of a file whose names begin with `prefix`; the others are not read."""
-    with np.load(path, allow_pickle=False) as arrays:
+    with _READING, np.load(path, allow_pickle=False) as arrays:
         return {name: arrays[name] for name in arrays.files if name.startswith(prefix)}

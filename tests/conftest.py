@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +11,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.training.nightly import PLAN, make_clicks, terms
 from training.dataset import Dataset, read_dataset
 from training.fit import fit
 from training.params import PAPER, ROUTED, Params
+from training.release.refresh import refresh
 from training.synth import make_points, make_world
 
 SAMPLE = Path(__file__).parent / "sample"
@@ -82,3 +85,23 @@ def routed_model(sample: tuple[Dataset, Dataset], tmp_path_factory: pytest.TempP
     path: Path = tmp_path_factory.mktemp("routed") / "m"
     fit(sample[0], PARAMS["routed"], path, threads=2)
     return path
+
+
+@pytest.fixture(scope="session")
+def market(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small made-up market: ads.csv, events.parquet, and the data set `clicks`."""
+    return make_clicks(tmp_path_factory.mktemp("market") / "market")
+
+
+@pytest.fixture(scope="session")
+def night(market: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Releases after the first night: one, which no test changes."""
+    path: Path = tmp_path_factory.mktemp("night") / "releases"
+    refresh(market / "clicks", PLAN, terms(path))
+    return path
+
+
+@pytest.fixture
+def releases(night: Path, tmp_path: Path) -> Path:
+    """The same, to be changed."""
+    return Path(shutil.copytree(night, tmp_path / "releases"))

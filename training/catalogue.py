@@ -91,11 +91,13 @@ def _weight(path: Path, name: str, table: pa.Table) -> pa.Array:
     if pa.types.is_binary(column.type) or pa.types.is_string(column.type):
         none |= np.asarray(pc.equal(pc.binary_length(column), 0).fill_null(True))
     values = np.where(none, 1.0, values)
-    bad = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
+    bad = np.flatnonzero(~((values >= 0) & (values <= np.finfo(np.float32).max)))
     if len(bad):
         ad = table.column("ad_id")[int(bad[0])].as_py()
         got = column[int(bad[0])].as_py()
-        raise DataError(f"{path}, row {bad[0] + 1} (ad {ad!r}): {name} must be a number, 0 or more; got {got!r}")
+        raise DataError(
+            f"{path}, row {bad[0] + 1} (ad {ad!r}): {name} must be a number, 0 or more and at most 3.4e38; got {got!r}"
+        )
     return pa.array(values)
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from core.errors import DataError, ModelError
-from core.format import MANIFEST, check_files
+from core.format import MANIFEST, check_files, checksum
 from core.sparse import Floats, Int32s
 from core.text import Vocabulary, open_vocabulary
 
@@ -55,11 +55,8 @@ class Clicks(NamedTuple):
 def open_clicks(path: Path, verify: bool = True) -> Clicks:
     """Open a data set. Sizes of files always agree with the manifest; checksums too where `verify`."""
     path = Path(path)
+    check_clicks(path, verify)
     manifest = read_clicks_manifest(path)
-    try:
-        check_files(path, manifest.get("files"), verify)
-    except ModelError as error:
-        raise DataError(f"{error}; ingest again") from error
     try:
         ads = pq.read_table(path / "catalogue.parquet")
         queries = pq.read_table(path / "queries.parquet", columns=["query"]).column("query").to_pylist()
@@ -72,6 +69,15 @@ def open_clicks(path: Path, verify: bool = True) -> Clicks:
         _check_pairs(path / f"{name}.parquet", pairs, most, ads.num_rows)
     query_text, ad_text = (open_vocabulary(path / "text" / name, verify) for name in ("queries", "ads"))
     return Clicks(path, ads, queries, known, train, test, query_text, ad_text, stats)
+
+
+def check_clicks(path: Path, verify: bool = True) -> str:
+    """Refuse a data set whose files are not those of its manifest; returns what tells it from others."""
+    try:
+        check_files(path, read_clicks_manifest(path).get("files"), verify)
+    except ModelError as error:
+        raise DataError(f"{error}; ingest again") from error
+    return checksum(path / MANIFEST)
 
 
 def read_clicks_manifest(path: Path) -> dict[str, Any]:

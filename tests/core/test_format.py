@@ -179,3 +179,10 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError):
         fail()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_array_takes_its_place_on_disk_before_it_is_filled(tmp_path: Path) -> None:
+    for length in (0, 1, 1 << 20):
+        create_array(tmp_path, f"a{length}", "<f8", length)
+        about = (tmp_path / f"a{length}.npy").stat()
+        assert about.st_blocks * 512 >= about.st_size  # no holes: filling it cannot meet a full disk

@@ -142,6 +142,21 @@ def test_rolling_back_goes_one_back_or_where_it_is_told(tmp_path: Path) -> None:
     assert roll_back(tmp_path) == (None, names[2])
 
 
+def test_what_was_served_before_is_what_the_release_names_as_its_parent(tmp_path: Path) -> None:
+    first, second = (make(tmp_path, str(i), WHEN + timedelta(days=i)) for i in range(2))
+    assert roll_back(tmp_path) == (second, first)
+    third = publish(tmp_path, WHEN + timedelta(days=2), {"parent": first}, contents("3"), lambda aside: None)
+    assert retain(tmp_path, 1, None, WHEN) == [second]
+    assert roll_back(tmp_path) == (third, first)
+
+
+def test_what_a_dead_publisher_left_is_swept_away(tmp_path: Path) -> None:
+    make(tmp_path, "a")
+    (tmp_path / ".2020-01-01T00-00-00Z.writing" / "online").mkdir(parents=True)
+    retain(tmp_path, 5, None, WHEN)
+    assert not list(tmp_path.glob(".*.writing"))
+
+
 def test_a_damaged_release_is_not_rolled_back_to(tmp_path: Path) -> None:
     names = [make(tmp_path, str(i), WHEN + timedelta(days=i)) for i in range(2)]
     (tmp_path / names[0] / "stats.json").write_text("[]")

@@ -72,7 +72,7 @@ def test_broken_letters_of_a_text_are_replaced(tmp_path: Path) -> None:
         (f"{HEAD}\na,b,c,d\nb,,,\na,b,c,d\n", "ad_id 'a' occurs 2 times; ids must be unique"),
         (f"{HEAD}\na,b,c,d\n,b,c,d\n", "the ad_id is empty"),
         (f"{HEAD}\na,b,c\n", "cannot be read"),
-        (f"{HEAD},bid\na,b,c,d,-1\n", "bid must be a number, 0 or more; got b'-1'"),
+        (f"{HEAD},bid\na,b,c,d,-1\n", "bid must be a number, 0 or more and at most 3.4e38; got b'-1'"),
         (f"{HEAD},quality\na,b,c,d,nan\n", "quality must be a number"),
         (f"{HEAD},bid\na,b,c,d,much\n", "bid must be a number"),
         (HEAD.encode() + b"\n\xff,b,c,d\n", "ad_id must be UTF-8"),

@@ -96,7 +96,7 @@ def test_an_interrupted_training_goes_on_with_the_choice_it_had(
         (["--clip", "0.1", "--energy", "0.1"], 2, "give one of them"),
         (["--propensity", "x"], 2, "must be two numbers, A,B"),
         (["--propensity", "0.5,-1"], 2, "propensity must be two numbers above 0"),
-        (["--recipe", "magic"], 2, "'magic' is not one of 'routed', 'paper'"),
+        (["--recipe", "magic"], 2, "'magic' is not one of 'routed', 'clicks', 'paper'"),
         (["--choice", "nowhere.json"], 2, "not a choice written by `xreg tune`"),
     ],
 )
@@ -118,9 +118,21 @@ def test_bad_data_and_bad_models_end_with_one_line(tmp_path: Path) -> None:
 
 def test_help_teaches() -> None:
     text = xreg("--help").stdout
-    for command in ("train", "tune", "evaluate", "predict", "inspect", "make-data"):
+    for command in (
+        "ingest",
+        "refresh",
+        "ask",
+        "rollback",
+        "train",
+        "tune",
+        "evaluate",
+        "predict",
+        "inspect",
+        "make-data",
+    ):
         assert command in text
-    assert "From data to answers" in text
+    assert "From click logs to a served release" in text
+    assert "From matrices to answers" in text
     for option in [
         "--recipe",
         "--trees",

@@ -31,7 +31,7 @@ _ASKED = Labelwise()
 @click.command()
 @click.argument("data", type=PATH)
 @click.option("--out", type=PATH, required=True, help="Directory to write the model to; must not exist.")
-@training_options()
+@training_options
 @click.option("--tune", "tuned", is_flag=True, help="First choose costs, width, blend and alpha on held-out data.")
 @click.option("--choice", type=FILE, help="Use a choice that `xreg tune` wrote.")
 @click.option("--resume", is_flag=True, help="Go on with a run that was interrupted.")
@@ -75,7 +75,7 @@ def train(data: Path, out: Path, threads: int, tuned: bool, choice: Path | None,
 @click.command()
 @click.argument("data", type=PATH)
 @click.option("--out", type=FILE, help="Write the choice here, for `train --choice`.")
-@training_options()
+@training_options
 @reported
 def tune(data: Path, out: Path | None, threads: int, **options: Any) -> None:
     """Choose costs, routing width, blend and alpha on a held-out part of DATA's train part."""

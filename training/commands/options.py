@@ -55,25 +55,36 @@ json_option = click.option(
 )
 
 
-def training_options(recipe: Recipe = _DEFAULT.recipe) -> Callable[[F], F]:
-    """The hyper-parameters as options, with the defaults of `Params` and of a recipe."""
-    return lambda command: _with_training_options(command, recipe)
+def tree_options(recipe: Recipe) -> Callable[[F], F]:
+    """The hyper-parameters that every training has: a recipe, and the shape of its trees."""
+    options = (
+        click.option(
+            "--recipe",
+            type=click.Choice(list(RECIPES)),
+            default=recipe.name,
+            show_default=True,
+            help="`routed`: the most accurate; `clicks`: for click rates; `paper`: XReg as published.",
+        ),
+        click.option("--trees", type=int, default=_DEFAULT.trees, show_default=True, help="Trees in the ensemble."),
+        click.option(
+            "--max-leaf", type=int, default=_DEFAULT.max_leaf, show_default=True, help="Labels in a leaf at most."
+        ),
+        click.option("--seed", type=int, default=_DEFAULT.seed, show_default=True, help="Seed of all randomness."),
+        threads_option,
+    )
+
+    def with_options(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return with_options
 
 
-def _with_training_options(command: F, recipe: Recipe) -> F:
+def training_options(command: F) -> F:
+    """All hyper-parameters as options, with the defaults of `Params`."""
     for option in reversed(
         (
-            click.option(
-                "--recipe",
-                type=click.Choice(list(RECIPES)),
-                default=recipe.name,
-                show_default=True,
-                help="`routed`: the most accurate; `clicks`: for click rates; `paper`: XReg as published.",
-            ),
-            click.option("--trees", type=int, default=_DEFAULT.trees, show_default=True, help="Trees in the ensemble."),
-            click.option(
-                "--max-leaf", type=int, default=_DEFAULT.max_leaf, show_default=True, help="Labels in a leaf at most."
-            ),
             click.option(
                 "--cost",
                 type=float,
@@ -92,7 +103,6 @@ def _with_training_options(command: F, recipe: Recipe) -> F:
                 show_default=f"{RECIPES['routed'].amount} in `routed`",
                 help="Drop the smallest weights that hold this share of a regressor's squared norm.",
             ),
-            click.option("--seed", type=int, default=_DEFAULT.seed, show_default=True, help="Seed of all randomness."),
             propensity_option,
             click.option(
                 "--relevance",
@@ -113,16 +123,16 @@ def _with_training_options(command: F, recipe: Recipe) -> F:
                 show_default=True,
                 help="Also store label centroids, for re-ranking with --alpha.",
             ),
-            threads_option,
         )
     ):
         command = option(command)
-    return command
+    return tree_options(_DEFAULT.recipe)(command)
 
 
 def chosen_params(
-    recipe: str, trees: int, max_leaf: int, cost: float | None, clip: float | None, energy: float | None,
-    seed: int, propensity: tuple[float, float] | None, relevance: Any, calibrate: bool, tail: bool,
+    recipe: str, trees: int, max_leaf: int, seed: int, cost: float | None = None, clip: float | None = None,
+    energy: float | None = None, propensity: tuple[float, float] | None = None, relevance: Any = _DEFAULT.relevance,
+    calibrate: bool = False, tail: bool = _DEFAULT.tail,
 ) -> Params:  # fmt: skip
     value = RECIPES[recipe]
     if clip is not None and energy is not None:

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
+from rich.markup import escape
 from rich.table import Column
 from rich.table import Table as Shown
 
-from core.errors import UsageError
+from core.errors import ReleaseError, UsageError
 from core.labelwise import Labelwise
 from training.commands.options import (
     FILE,
     PATH,
+    F,
     chosen_params,
     factor_option,
     reported,
     threads_option,
-    training_options,
+    tree_options,
 )
 from training.display import answers, notes, progress_bar
 from training.params import CLICKS
@@ -31,6 +32,32 @@ _releases = click.option(
     "--releases", type=PATH, required=True, envvar="XREG_RELEASES", show_envvar=True, help="Directory of the releases."
 )
 _force = click.option("--force", is_flag=True, help="Publish although the gate refuses; the manifest says so.")
+_threshold = click.FloatRange(0.0, 1.0)
+
+
+def _keeping(command: F) -> F:
+    """How many releases stay after publishing."""
+    command = click.option("--keep-days", type=click.FloatRange(0.0), help="Also remove releases older than this.")(
+        command
+    )
+    return click.option(
+        "--keep",
+        type=click.IntRange(2),
+        default=7,
+        show_default=True,
+        help="Releases to keep, those served last included.",
+    )(command)
+
+
+def _published(releases: Path, name: str, keep: int, keep_days: float | None) -> None:
+    """Say what was published, and remove what is old."""
+    from core.releases import retain
+
+    answers.print(name, soft_wrap=True)
+    for removed in retain(releases, keep, keep_days, datetime.now(UTC)):
+        notes.print(f"removed {removed}")
+
+
 _data = click.option("--data", type=PATH, required=True, help="A data set that `xreg ingest` made.")
 
 
@@ -41,7 +68,7 @@ def _steps(what: str) -> Iterator[Any]:
         task = bar.add_task("", total=None)
 
         def on_step(name: str, done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total or None, description=name)
+            bar.update(task, completed=done, total=total or 1, description=name)  # to rich, None means: as before
 
         yield on_step
 
@@ -54,10 +81,9 @@ def _steps(what: str) -> Iterator[Any]:
 @click.option("--top", type=int, default=None, help="Ads per query in the table.  [default: 50]")
 @factor_option
 @click.option("--tune", "tuned", is_flag=True, help="First choose costs, width, blend and alpha on held-out data.")
-@click.option("--keep", type=click.IntRange(2), default=7, show_default=True, help="Releases to keep.")
-@click.option("--keep-days", type=float, help="Also remove releases older than this.")
+@_keeping
 @_force
-@training_options(CLICKS)
+@tree_options(CLICKS)
 @reported
 def refresh(
     releases: Path, data: Path | None, table_only: bool, ads: Path | None, top: int | None, factor: float, tuned: bool,
@@ -68,7 +94,6 @@ def refresh(
     Killed at any moment and started again, it goes on from the last finished step. A release that is clearly worse than
     the one being served is not published.
     """
-    from core.releases import retain
     from training.release.fill import TOP
     from training.release.refresh import Plan, refresh_table
     from training.release.refresh import refresh as run
@@ -76,32 +101,36 @@ def refresh(
 
     if table_only != (ads is not None) or table_only == (data is not None):
         raise UsageError("give --data DATASET, or --table-only with --ads ADS")
+    if table_only and (tuned or top is not None):
+        raise UsageError("--table-only trains nothing and keeps the table's size: --tune and --top do not go with it")
     with _steps("refresh") as on_step:
         if ads is not None:
             name = refresh_table(ads, Terms(releases, threads, force, on_step))
         elif data is not None:
             params = chosen_params(**options)
-            plan = Plan(params, replace(params), tuned, Labelwise(TOP if top is None else top, factor))
+            plan = Plan(params, params, tuned, Labelwise(TOP if top is None else top, factor))
             name = run(data, plan, Terms(releases, threads, force, on_step))
-    answers.print(name, soft_wrap=True)
-    for removed in retain(releases, keep, keep_days, datetime.now(UTC)):
-        notes.print(f"removed {removed}")
+    _published(releases, name, keep, keep_days)
 
 
 @click.command()
 @_releases
 @_data
+@click.option("--whole", is_flag=True, help="All of the log is later than what was trained on: use all of it.")
+@_keeping
 @_force
 @threads_option
 @reported
-def recalibrate(releases: Path, data: Path, force: bool, threads: int) -> None:
-    """Fit merge rule and probability maps anew on the held-out part of a fresh log, without training."""
+def recalibrate(
+    releases: Path, data: Path, whole: bool, keep: int, keep_days: float | None, force: bool, threads: int
+) -> None:
+    """Fit merge rule and probability maps anew, without training, from the held-out part of a log that was ingested."""
     from training.release.refresh import recalibrate as run
     from training.release.staging import Terms
 
     with _steps("recalibrate") as on_step:
-        name = run(data, Terms(releases, threads, force, on_step))
-    answers.print(name, soft_wrap=True)
+        name = run(data, whole, Terms(releases, threads, force, on_step))
+    _published(releases, name, keep, keep_days)
 
 
 @click.command()
@@ -135,10 +164,14 @@ def fill(model: Path, data: Path, out: Path, top: int | None, factor: float, thr
 @click.option("--online", type=PATH, required=True, help="Model of DATASET/online.")
 @click.option("--labelwise", type=PATH, required=True, help="Model of DATASET/labelwise.")
 @click.option("--table", type=PATH, required=True, help="What `xreg fill` wrote.")
+@_keeping
 @_force
 @threads_option
 @reported
-def publish(releases: Path, data: Path, online: Path, labelwise: Path, table: Path, force: bool, threads: int) -> None:
+def publish(
+    releases: Path, data: Path, online: Path, labelwise: Path, table: Path, keep: int, keep_days: float | None,
+    force: bool, threads: int,
+) -> None:  # fmt: skip
     """Make a release of parts that were trained and filled one by one: judge, pass the gate, publish."""
     from training.release.refresh import publish_parts
     from training.release.staging import Terms
@@ -146,7 +179,7 @@ def publish(releases: Path, data: Path, online: Path, labelwise: Path, table: Pa
     with _steps("publish") as on_step:
         parts = {"online": online, "labelwise": labelwise, "table": table}
         name = publish_parts(data, parts, Terms(releases, threads, force, on_step))
-    answers.print(name, soft_wrap=True)
+    _published(releases, name, keep, keep_days)
 
 
 @click.command()
@@ -171,19 +204,24 @@ def releases(releases: Path, verify: bool) -> None:
     from core.errors import XregError
     from core.releases import current, listing, read_release
 
-    served = current(releases)
-    shown = Shown(Column("release", no_wrap=True), "kind", "WP@5", "ECE@10", "cover", "MB", "state")
+    served = None
+    try:
+        served = current(releases)
+    except ReleaseError as error:
+        notes.print(f"[bold red]warning:[/] {escape(str(error))}", soft_wrap=True)
+        if not releases.is_dir():
+            raise
+    names = ("release", "kind", "WP@5", "ECE@10", "MB", "state")
+    shown = Shown(*(Column(name, no_wrap=name != "state") for name in names), box=None, padding=(0, 2, 0, 0))
     for name in listing(releases):
         try:
             manifest = read_release(releases / name, verify)
         except XregError as error:
-            shown.add_row(name, "", "", "", "", "", f"[bold red]damaged[/]: {error}")
+            shown.add_row(name, "", "", "", "", f"[bold red]damaged[/]: {escape(str(error))}")
             continue
         figures = manifest["figures"]
-        cells = [
-            f"{figures[key]:.2f}" if key in figures else "" for key in ("WP@5", "ECE@10", "query coverage", "megabytes")
-        ]
-        cells[1] = f"{figures['ECE@10']:.4f}" if "ECE@10" in figures else ""
+        shapes = {"WP@5": ".2f", "ECE@10": ".4f", "megabytes": ".1f"}
+        cells = [format(figures[key], shape) if key in figures else "" for key, shape in shapes.items()]
         state = ["served"] * (name == served) + ["forced"] * bool(manifest["gate"]["forced"])
         shown.add_row(name, manifest["kind"], *cells, ", ".join(state))
     answers.print(shown)
@@ -193,7 +231,7 @@ def releases(releases: Path, verify: bool) -> None:
 @click.argument("query")
 @_releases
 @click.option("-k", type=click.IntRange(1, 100), default=5, show_default=True, help="Ads.")
-@click.option("--threshold", type=float, default=0.01, show_default=True, help="Least probability that is shown.")
+@click.option("--threshold", type=_threshold, default=0.01, show_default=True, help="Least probability that is shown.")
 @reported
 def ask(query: str, releases: Path, k: int, threshold: float) -> None:
     """What the release being served answers to QUERY: ads, click probabilities, where they come from."""
@@ -207,9 +245,10 @@ def ask(query: str, releases: Path, k: int, threshold: float) -> None:
         notes.print(f"no ads: {found.reason.replace('_', ' ')}")
         return
     titles = served.catalogue.texts(["title"])["title"]
-    shown = Shown("ad", "title", "probability", "source", title=query)
+    shown = Shown("ad", "title", "probability", "source", title=escape(query))
     for ad, score, source in zip(*found.merged, strict=True):
-        shown.add_row(served.catalogue.ids.name(int(ad)), titles[int(ad)].as_py(), f"{score:.4f}", SOURCES[source])
+        name, title = served.catalogue.ids.name(int(ad)), titles[int(ad)].as_py()
+        shown.add_row(escape(name), escape(title), f"{score:.4f}", SOURCES[source])
     answers.print(shown)
 
 
@@ -235,9 +274,10 @@ def get(query: str, releases: Path) -> None:
         raise UsageError(f"{normalise(query)!r} is not in the table of {served.name}")
     catalogue = open_catalogue(served / "catalogue", verify=False)
     titles = catalogue.texts(["title"])["title"]
-    shown = Shown("ad", "score", "title", title=normalise(query))
+    shown = Shown("ad", "score", "title", title=escape(normalise(query)))
     for ad, score in zip(*row, strict=True):
-        shown.add_row(catalogue.ids.name(int(ad)), f"{score:.4f}", titles[int(ad)].as_py())
+        name, title = catalogue.ids.name(int(ad)), titles[int(ad)].as_py()
+        shown.add_row(escape(name), f"{score:.4f}", escape(title))
     answers.print(shown)
 
 

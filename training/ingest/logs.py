@@ -170,7 +170,10 @@ def _header(path: Path, line: bytes) -> list[str]:
         raise DataError(f"{path}: this is no text; name a gzip file .csv.gz and a Parquet file .parquet")
     if not line.strip():
         raise DataError(f"{path}: the file is empty; {ACCEPTED}")
-    return [name.strip() for name in next(csv.reader([line.decode("utf-8-sig", "replace")]))]
+    try:
+        return [name.strip() for name in next(csv.reader([line.decode("utf-8-sig", "replace")]))]
+    except csv.Error as error:
+        raise DataError(f"{path}: the header cannot be read ({error}); lines must end in LF or CR LF") from error
 
 
 def _blocks(path: Path, on_bytes: OnBytes) -> Iterator[bytes]:

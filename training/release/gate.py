@@ -7,6 +7,7 @@ allowance stops the release, and the message says which and by how much.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isfinite
 from typing import NamedTuple
 
 from core.errors import GateError
@@ -52,9 +53,16 @@ def compare(before: Mapping[str, float], after: Mapping[str, float]) -> list[Che
             continue
         sign = -1.0 if rule.higher_is_better else 1.0
         allowed = before[figure] + sign * (abs(before[figure]) * rule.share + rule.amount)
-        failed = sign * (after[figure] - allowed) > 0
+        failed = not sign * (after[figure] - allowed) <= 0  # so that NaN, which is no judgement, does not pass
         checks.append(Check(figure, before[figure], after[figure], allowed, failed))
-    return checks
+    return [_pardoned(check, checks) for check in checks]
+
+
+def _pardoned(check: Check, checks: list[Check]) -> Check:
+    """Held-out relevances lean on their prior, and large errors can grow while probabilities get right: XMAD stops a
+    release only where the calibration error has not fallen."""
+    better = any(other.figure == "ECE@10" and other.after < other.before for other in checks)
+    return check._replace(failed=False) if check.figure == "XMAD@5" and better and isfinite(check.after) else check
 
 
 def enforce(checks: list[Check], force: bool) -> None:

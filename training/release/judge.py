@@ -196,8 +196,13 @@ def calibration_error(bins: Sequence[Bin]) -> float:
 
 
 def figures_of(scores: Csr, asked: Task) -> dict[str, float]:
-    """Ranking and regression figures, calibration errors, and the share of queries with an ad above the threshold."""
+    """Ranking and regression figures, calibration errors, and the share of queries with an ad above the threshold.
+
+    Errors are those of pairs that were shown: what nobody was shown has no click rate, and would count as 0.
+    """
     figures = evaluate(asked.truth, scores, THRESHOLD)
+    shown = evaluate(asked.truth, take_entries(scores, np.flatnonzero(_seen(scores, asked)[0] > 0)), THRESHOLD)
+    figures |= {name: value for name, value in shown.items() if name.startswith(("XMAD", "XRMSE", "MAD"))}
     del figures["coverage"]  # of ads; here it is of queries
     for k in CUTS:
         figures[f"ECE@{k}"] = calibration_error(reliability(scores, asked, k))

@@ -18,17 +18,18 @@ import pyarrow.parquet as pq
 from core import __version__
 from core.catalogue import open_catalogue, renewed, write_catalogue
 from core.engine import Engine
-from core.errors import UsageError
+from core.errors import DataError, ModelError, XregError
 from core.format import MANIFEST, checksum, read_json, written_aside
 from core.labelwise import Labelwise, OnProgress
 from core.merge import PLAIN
+from core.model import open_model
 from core.releases import read_release
 from core.served import Served
 from core.tables import MappedTable
 from core.text import open_vocabulary
 from core.work import save_text, work_of
 from training.catalogue import read_catalogue
-from training.clicks import Clicks, open_clicks
+from training.clicks import Clicks, check_clicks, open_clicks
 from training.dataset import read_dataset
 from training.fit import begin, finish
 from training.memory import return_large_arrays
@@ -36,7 +37,7 @@ from training.params import CLICKS, Choice, Params
 from training.release.fill import TOP, fill_table
 from training.release.gate import compare
 from training.release.judged import Judged, covered_queries, judge_release
-from training.release.staging import KNOWN, Run, Terms, begun, publish_run, served_release
+from training.release.staging import JUDGED, KNOWN, Run, Terms, begun, publish_run, served_release
 from training.tune import tune
 
 _CLICKS, _TABLE = Params(CLICKS), Labelwise(top=TOP)
@@ -60,7 +61,7 @@ class Plan:
 def refresh(data: Path, plan: Plan, terms: Terms) -> str:
     """From a data set to a published release; returns its name."""
     return_large_arrays()
-    job = {"kind": "refresh", "data": checksum(_manifest(data)), "plan": asdict(plan)}
+    job = {"kind": "refresh", "data": check_clicks(data), "plan": asdict(plan)}
     with begun(terms, job) as run:
         for direction, params in (("online", plan.online), ("labelwise", plan.labelwise)):
             _train(data / direction, params, plan.tuned, run.work / direction, terms)
@@ -75,14 +76,19 @@ def refresh(data: Path, plan: Plan, terms: Terms) -> str:
 
 def publish_parts(data: Path, parts: dict[str, Path], terms: Terms) -> str:
     """A release of models and a table that were made one by one."""
+    for path in parts.values():
+        if not (path / MANIFEST).is_file():
+            raise ModelError(f"{path}: no {MANIFEST}; this is not a finished model or table")
     made = {name: checksum(path / MANIFEST) for name, path in parts.items()}
-    job = {"kind": "parts", "data": checksum(_manifest(data)), "parts": made, "plan": asdict(Plan())}
+    job = {"kind": "parts", "data": check_clicks(data), "parts": made, "plan": {"asked": asdict(_TABLE)}}
     with begun(terms, job) as run:
         return _publish(run, job, open_clicks(data), parts)
 
 
 def _publish(run: Run, job: dict[str, Any], clicks: Clicks, parts: dict[str, Path]) -> str:
     """Both models and the table are there: catalogue and words beside them, judge, publish."""
+    _check_model(parts["online"], clicks.ads.num_rows, clicks.query_text.n_features, "online")
+    _check_model(parts["labelwise"], clicks.known, clicks.ad_text.n_features, "labelwise")
     for name, write in (
         ("catalogue", lambda aside: write_catalogue(aside, clicks.ads)),
         ("known", lambda aside: pq.write_table(pa.table({"query": clicks.queries[: clicks.known]}), aside / KNOWN)),
@@ -96,10 +102,13 @@ def _publish(run: Run, job: dict[str, Any], clicks: Clicks, parts: dict[str, Pat
     return publish_run(run, job, judged, {**parts, **texts, f"text/{KNOWN}": run.work / "known" / KNOWN})
 
 
-def _manifest(data: Path) -> Path:
-    if not (data / MANIFEST).is_file():
-        raise UsageError(f"{data}: no data set of clicks; `xreg ingest` makes one")
-    return data / MANIFEST
+def _check_model(path: Path, n_labels: int, n_features: int, direction: str) -> None:
+    model = open_model(path, verify=False)
+    if (model.n_labels, model.n_features) != (n_labels, n_features):
+        raise ModelError(
+            f"{path}: {model.n_labels} labels and {model.n_features} words; the data set's {direction} direction has "
+            f"{n_labels} and {n_features}: it was trained on others"
+        )
 
 
 def _train(data: Path, params: Params, tuned: bool, out: Path, terms: Terms) -> None:
@@ -129,7 +138,7 @@ def _filling(terms: Terms) -> OnProgress:
 
 def _judged(run: Run, clicks: Clicks, parts: dict[str, Path]) -> Judged:
     """The release in the making, judged on the held-out part beside the one being served."""
-    path = run.work / "judged.json"
+    path = run.work / JUDGED
     if not path.exists():
         run.terms.on_step("judging", 0, 0)
         served = Served(
@@ -139,16 +148,27 @@ def _judged(run: Run, clicks: Clicks, parts: dict[str, Path]) -> Judged:
             MappedTable.open(parts["table"], verify=False),
             PLAIN,
         )
-        before = Served.open(run.terms.releases / run.parent) if run.parent else None
-        megabytes = _megabytes(run.terms.releases / run.parent, parts) if run.parent else 0.0, _megabytes(None, parts)
+        before = _opened(run)
+        was = _megabytes(run.terms.releases / run.parent, parts) if before and run.parent else 0.0
+        megabytes = was, _megabytes(None, parts)
         judged = judge_release(served, clicks, before, megabytes, run.terms.threads)
         save_text(path, json.dumps(_with_facts(run, clicks, parts, judged).as_json(), ensure_ascii=False))
     return Judged.from_json(read_json(path))
 
 
+def _opened(run: Run) -> Served | None:
+    """The release being served, to compare with; a damaged one must not stand in the way of a good one."""
+    try:
+        return Served.open(run.terms.releases / run.parent) if run.parent else None
+    except XregError as error:
+        run.terms.on_step(f"judging without {run.parent}: {error}", 0, 0)
+        return None
+
+
 def _megabytes(release: Path | None, parts: dict[str, Path]) -> float:
     """Size of these parts, or of the same parts of a release."""
-    return sum(_bytes(path if release is None else release / name) for name, path in parts.items()) / 1e6
+    counted = [name for name in parts if name in ("online", "labelwise", "catalogue", "table")]
+    return sum(_bytes(parts[name] if release is None else release / name) for name in counted) / 1e6
 
 
 def _bytes(directory: Path) -> int:
@@ -176,6 +196,8 @@ def _with_facts(run: Run, clicks: Clicks, parts: dict[str, Path], judged: Judged
 def refresh_table(ads: Path, terms: Terms) -> str:
     """A changed catalogue without training: the table is filled anew, everything else is shared with the release being
     served. Ads that are gone are not answered any more; new ones are in the table."""
+    if not ads.is_file():
+        raise DataError(f"{ads}: no such file")
     old = served_release(terms.releases)
     job = {"kind": "table", "release": old.name, "ads": checksum(ads)}
     with begun(terms, job) as run:
@@ -214,18 +236,18 @@ def _judged_again(run: Run, old: Path, parts: dict[str, Path]) -> Judged:
     return Judged(rule, figures, gate, golden, facts)
 
 
-def recalibrate(data: Path, terms: Terms) -> str:
-    """Choose the merge rule and its maps anew on a fresh log, without training. Of the log that the release was trained
-    on, only the held-out part counts."""
+def recalibrate(data: Path, whole: bool, terms: Terms) -> str:
+    """Choose the merge rule and its maps anew from another log, without training: from its held-out part or, where all
+    of it is later than what the release was trained on, from the whole."""
     old = served_release(terms.releases)
-    job = {"kind": "recalibration", "release": old.name, "log": checksum(_manifest(data))}
+    job = {"kind": "recalibration", "release": old.name, "log": check_clicks(data), "whole": whole}
     with begun(terms, job) as run:
         manifest, clicks = read_release(old), open_clicks(data)
         terms.on_step("judging", 0, 0)
         served, parts = Served.open(old), {name: old / name for name in ("online", "labelwise", "catalogue", "table")}
-        size, fresh = _megabytes(None, parts), job["log"] != manifest["data"]
+        size = _megabytes(None, parts)
         judged = _with_facts(
-            run, clicks, parts, judge_release(served, clicks, served, (size, size), terms.threads, fresh)
+            run, clicks, parts, judge_release(served, clicks, served, (size, size), terms.threads, whole)
         )
         fields = {**job, "plan": manifest["plan"], "data": manifest["data"]}
         return publish_run(run, fields, judged, {**parts, "text": old / "text"})

@@ -21,7 +21,7 @@ from typing import Any
 from core import __version__
 from core.errors import ModelError, ReleaseError
 from core.format import read_json
-from core.releases import current, link, publish
+from core.releases import created_at, current, is_name, link, publish
 from core.served import RULE, Served
 from core.work import claim_or_clear, locked, remove, save_text
 from training.release.gate import enforce
@@ -29,6 +29,7 @@ from training.release.judged import Judged
 from training.report.page import render_report
 
 OnStep = Callable[[str, int, int], None]  # step, done, total (0: not known)
+JUDGED = "judged.json"  # in a work directory
 KNOWN = "known.parquet"  # in text/: the queries of the labelwise model, by label
 _STAMP = "%Y-%m-%dT%H:%M:%SZ"
 
@@ -65,11 +66,17 @@ def begun(terms: Terms, job: Mapping[str, Any]) -> Iterator[Run]:
         claim_or_clear(work, json.dumps({"xreg": __version__, **job}, indent=1))
         start = work / "begun.json"
         if not start.exists():
-            created = (terms.now or datetime.now(UTC)).strftime(_STAMP)
-            save_text(start, json.dumps({"created": created, "parent": current(releases)}))
+            begins = (terms.now or datetime.now(UTC)).strftime(_STAMP)
+            save_text(start, json.dumps({"created": begins, "parent": current(releases)}))
         fields = read_json(start)
-        created_at = datetime.strptime(fields["created"], _STAMP).replace(tzinfo=UTC)
-        yield Run(work, terms, created_at, fields["parent"])
+        created = datetime.strptime(fields["created"], _STAMP).replace(tzinfo=UTC)
+        served = current(releases)
+        if served != fields["parent"] and (served is None or created_at(served) != created):
+            # Another release is served than when the run began, and it is not the run's own: compare with that one.
+            (work / JUDGED).unlink(missing_ok=True)
+            save_text(start, json.dumps({**fields, "parent": served}))
+            fields["parent"] = served
+        yield Run(work, terms, created, fields["parent"])
         remove(work)
 
 
@@ -91,7 +98,7 @@ def publish_run(run: Run, job: Mapping[str, Any], judged: Judged, parts: Mapping
 
     def fill(aside: Path) -> None:
         for place, source in parts.items():
-            _take(source, aside / place, run.terms.releases)
+            _take(source, aside / place, run)
         (aside / RULE).write_text(json.dumps(judged.rule.as_json(), indent=1) + "\n")
         (aside / "stats.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         (aside / "report.html").write_text(render_report(facts), encoding="utf-8")
@@ -99,9 +106,9 @@ def publish_run(run: Run, job: Mapping[str, Any], judged: Judged, parts: Mapping
     return publish(run.terms.releases, run.created, fields, fill, lambda aside: check_release(aside, judged.golden))
 
 
-def _take(source: Path, target: Path, releases: Path) -> None:
+def _take(source: Path, target: Path, run: Run) -> None:
     """Linked where the file is ours and never changes, copied where it belongs to somebody else."""
-    if releases in source.parents:
+    if run.work in source.parents or any(is_name(folder.name) for folder in source.parents):
         link(source, target)
     elif source.is_dir():
         shutil.copytree(source, target)
@@ -114,7 +121,7 @@ def check_release(path: Path, golden: list[dict[str, Any]]) -> None:
     """Open a release as the service does, and ask it what it must know."""
     served = Served.open(path)
     for asked in golden:
-        ads = [served.catalogue.ids.name(int(ad)) for ad in served.answer(asked["query"]).merged.ads]
+        ads = served.ids(asked["query"])
         if ads != asked["ads"]:
             raise ModelError(f"{path}: {asked['query']!r} was answered with {ads[:3]}, expected {asked['ads'][:3]}")
 
