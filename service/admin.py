@@ -124,15 +124,19 @@ def admin_routes(settings: Settings, holder: Holder) -> APIRouter:
     )
     async def rollback(request: Request) -> Response:
         """Serve the release before the current one again, or the one named."""
-        body = bytearray()
-        async for part in request.stream():
-            body += part
-            if len(body) > settings.max_body:
-                raise RefusedError(too_large(settings.max_body))
-        asked = read_rollback(bytes(body))
+        asked = read_rollback(await _body(request, settings.max_body))
         return _outcome(await holder.roll_back(asked.to))
 
     return routes
+
+
+async def _body(request: Request, most: int) -> bytes:
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > most:
+            raise RefusedError(too_large(most))
+    return bytes(body)
 
 
 def _outcome(result: Reloaded) -> Response:
