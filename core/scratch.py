@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import numpy.typing as npt
@@ -64,7 +65,8 @@ class Scratch:
     """The buffers of one thread, and the table of all arrays that its searches use."""
 
     def __init__(self, searcher: Searcher, k: int, beam: int, room: int) -> None:
-        self.searcher, self.k, self.beam, self.room = searcher, k, beam, room
+        self.k, self.beam, self.room = k, beam, room
+        self._searcher = ref(searcher)  # which holds this: without a cycle a model's mapping ends with its last user
         best = max(k, COMPLETED)
         trees, n_nodes = searcher.trie.n_trees, len(searcher.trie.node_leaf)
         slots = min(trees * (2 + 4 * beam) * room, n_nodes)
@@ -113,8 +115,9 @@ class Scratch:
 
     def grown(self) -> Scratch:
         """Larger buffers for the same thread."""
-        larger = Scratch(self.searcher, self.k, self.beam, 2 * self.room)
-        self.searcher._local.scratch = larger
+        searcher = self._searcher()
+        assert searcher is not None  # whoever searches holds it
+        larger = searcher._local.scratch = Scratch(searcher, self.k, self.beam, 2 * self.room)
         return larger
 
     def table_for(self, request: Request) -> Table:

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Depends, Header, Request, Response
 from core.errors import XregError
 from core.releases import current, listing, read_release
 from core.text import normalise
+from service.exchange import too_large
 from service.holder import Holder
 from service.openapi import answer, refusal, request_body
 from service.problems import RefusedError, problem
@@ -123,10 +124,19 @@ def admin_routes(settings: Settings, holder: Holder) -> APIRouter:
     )
     async def rollback(request: Request) -> Response:
         """Serve the release before the current one again, or the one named."""
-        asked = read_rollback(await request.body())
+        asked = read_rollback(await _body(request, settings.max_body))
         return _outcome(await holder.roll_back(asked.to))
 
     return routes
+
+
+async def _body(request: Request, most: int) -> bytes:
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > most:
+            raise RefusedError(too_large(most))
+    return bytes(body)
 
 
 def _outcome(result: Reloaded) -> Response:

@@ -76,7 +76,7 @@ async def read_body(exchange: Exchange, receive: Receive, most: int, seconds: fl
     """The whole body, which may be as long as `most`: by what the header says, and by counting."""
     said = exchange.headers.get(b"content-length", b"0")
     if len(said) > 12 or int(said) > most:  # the server let digits through only
-        raise RefusedError(_too_large(most))
+        raise RefusedError(too_large(most))
     message = await receive()
     if message["type"] == "http.disconnect":
         raise DisconnectedError
@@ -89,7 +89,7 @@ async def read_body(exchange: Exchange, receive: Receive, most: int, seconds: fl
             detail = f"the body did not arrive within {seconds:g} s"
             raise RefusedError(problem(408, "too-slow", detail), ((b"connection", b"close"),)) from error
     if len(body) > most:
-        raise RefusedError(_too_large(most))
+        raise RefusedError(too_large(most))
     return body
 
 
@@ -106,5 +106,5 @@ async def _rest(receive: Receive, most: int) -> bytes:
     return b"".join(parts)
 
 
-def _too_large(most: int) -> Problem:
+def too_large(most: int) -> Problem:
     return problem(413, "too-large", f"a body may have {most} bytes at most")

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import io
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from service.app import create_app
+from service.settings import Settings
+from service.telemetry import Telemetry
+from tests.service.asgi import post
 from tests.service.server import TOKEN, Running, copied, eventually, point_to, serving
 
 ADMIN = {"Authorization": f"Bearer {TOKEN}"}
@@ -95,3 +102,28 @@ def test_admin_needs_the_token(server: Running) -> None:
         assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
     again = server.http.post("/admin/reload", headers=ADMIN)
     assert again.json()["result"] == "unchanged"
+
+
+def test_a_swap_ends_the_old_mapping_without_waiting_for_the_garbage_collector(releases: Path, tmp_path: Path) -> None:
+    directory = tmp_path / "releases"
+    names = copied(releases, directory)
+    service = create_app(Settings(releases=directory), Telemetry(out=io.StringIO()))
+
+    async def swaps() -> None:
+        for name in names * 3:
+            point_to(directory, name)
+            assert (await service.holder.reload()).release == name
+            assert (await post(service, b'{"query": "a chair"}')).body["release"] == name
+            mapped = Path("/proc/self/maps").read_text()
+            assert {other for other in names if f"{directory}/{other}/" in mapped} == {name}
+
+    gc.disable()
+    try:
+        asyncio.run(swaps())
+    finally:
+        gc.enable()
+
+
+def test_a_rollback_that_says_too_much_is_refused(server: Running) -> None:
+    answer = server.http.post("/admin/rollback", headers=ADMIN, content=b" " * 65537)
+    assert (answer.status_code, answer.json()["type"]) == (413, "urn:xreg:problem:too-large")
