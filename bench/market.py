@@ -144,6 +144,23 @@ def calibration(market: Market, when: str) -> dict[str, float]:
     return {f"ece{when}": error, f"ece_relative{when}": error / float(true.mean())}
 
 
+def calibration_of_shown(market: Market) -> dict[str, float]:
+    """The same for answers that were shown in the held-out part, as the report judges them, without the noise of
+    clicks: predicted against true rate, weighted by impressions."""
+    _, judged = held_out(market.clicks)
+    top = merged(ask(market.served, market.clicks, judged.queries, threads=2), market.served.rule, K)
+    true = true_rate(market, take_rows(market.truth, judged.ids), top)
+    shown = relevance_of(judged.shown, top)
+    order = np.argsort(-top.values, kind="stable")
+    order = order[shown[order] > 0]
+    weight = shown[order]
+    number = np.minimum((np.cumsum(weight) - weight / 2) / weight.sum() * BINS, BINS - 1).astype(np.int64)
+    total = np.bincount(number, weight)
+    predicted, rate = (np.bincount(number, weight * x[order]) / total for x in (top.values, true))
+    error = float(np.average(np.abs(predicted - rate), weights=total))
+    return {"ece_shown": error, "ece_relative_shown": error / float(np.average(rate, weights=total))}
+
+
 def serve_a_day(market: Market, directory: Path) -> None:
     """A log of what happens when the release serves: queries come as in the held-out part, four of the ten best ads are
     shown in their order, clicks follow the truth. `xreg recalibrate` then learns from it, as it would every night."""
@@ -279,7 +296,7 @@ def main() -> None:
         market = open_market(directory)
         for part in (accuracy, coverage, new_ads):
             results |= part(market)
-        results |= calibration(market, "_first")
+        results |= calibration(market, "_first") | calibration_of_shown(market)
         serve_a_day(market, directory)
         results |= calibration(open_market(directory), "")
         if data := os.environ.get("XREG_DATA"):
