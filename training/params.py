@@ -129,7 +129,7 @@ ROUTED = Recipe(
     blend=0.15,
     beam=20,
 )
-# Click rates are noisy targets: what `xreg tune` chose on the made-up market of bench/market.py.
+# Click rates are noisy targets: loss, cost and width are what `xreg tune` chose on a made-up market (bench/README.md).
 CLICKS = replace(ROUTED, name="clicks", routed=5, leaf=replace(ROUTED.leaf, loss="logistic", cost=10.0), blend=0.6)
 RECIPES = {recipe.name: recipe for recipe in (ROUTED, CLICKS, PAPER)}
 
