@@ -25,7 +25,14 @@ Headers = Iterable[tuple[bytes, bytes]]
 JSON, PROBLEM = b"application/json", b"application/problem+json"
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 _TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
-_OURS, _numbers = os.urandom(8).hex(), count(1)
+_OURS, _numbers = os.urandom(8).hex().encode(), count(1)
+
+
+def request_id_of(given: bytes | None) -> bytes:
+    """The id that a client gave, if it is one, or one of ours."""
+    if given is not None and _REQUEST_ID.fullmatch(given):
+        return given
+    return b"%s-%x" % (_OURS, next(_numbers))
 
 
 class DisconnectedError(Exception):
@@ -35,15 +42,13 @@ class DisconnectedError(Exception):
 class Exchange:
     """A request's headers, its id, and when it came."""
 
-    __slots__ = ("headers", "release", "request_id", "started", "status", "timing")
+    __slots__ = ("closing", "headers", "release", "request_id", "started", "status", "timing")
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, release: str | None, closing: bool) -> None:
         self.started = perf_counter()
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
-        given = self.headers.get(b"x-request-id")
-        valid = given is not None and _REQUEST_ID.fullmatch(given)
-        self.request_id = given if given and valid else f"{_OURS}-{next(_numbers):x}".encode()
-        self.release: str | None = None
+        self.request_id = request_id_of(self.headers.get(b"x-request-id"))
+        self.release, self.closing = release, closing
         self.status = 500
         self.timing = ""
 
@@ -60,7 +65,11 @@ class Exchange:
         """What every answer carries."""
         timing = f"{self.timing}total;dur={1e3 * self.seconds:.3f}".encode()
         own = [(b"x-request-id", self.request_id), (b"server-timing", timing)]
-        return [*own, (b"x-release", self.release.encode())] if self.release else own
+        if self.release:
+            own.append((b"x-release", self.release.encode()))
+        if self.closing:  # the client looks for another worker, and loses nothing
+            own.append((b"connection", b"close"))
+        return own
 
     async def answer(self, send: Send, status: int, kind: bytes, body: bytes, more: Headers = ()) -> None:
         self.status = status

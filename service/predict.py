@@ -18,13 +18,13 @@ from core.errors import XregError
 from core.merge import SOURCES
 from core.served import Found, Wanted
 from core.sparse import Floats
-from service.admission import Admission
+from service.admission import REFUSED, Admission
 from service.exchange import JSON, DisconnectedError, Exchange, Receive, Scope, Send, read_body
 from service.holder import Holder, Release
 from service.problems import FAILURE, Fault, RefusedError, invalid, problem, problem_of
 from service.schemas import Ad, PredictAnswer, PredictRequest, encode, read_predict
 from service.settings import Settings
-from service.telemetry import Telemetry
+from service.telemetry import Noted, Telemetry
 
 ROUTE = "/predict"
 _ON_LOOP = 50  # candidates that are scored on the event loop
@@ -55,20 +55,15 @@ class Predict:
         self._admission, self._telemetry, self._pace = admission, telemetry, Pace()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        exchange, asked = Exchange(scope), None
-        exchange.release = self._holder.name
+        exchange, asked = Exchange(scope, self._holder.name, self._holder.draining), None
         try:
             _check_head(scope, exchange)
             asked = read_predict(
                 await read_body(exchange, receive, self._settings.max_body, self._settings.body_seconds)
             )
-            self._admission.enter()
-            try:
-                await asyncio.sleep(0)  # those that came with this one are counted first
-                body = await self._answered(exchange, asked)
-                await exchange.answer(send, 200, JSON, body)
-            finally:
-                self._admission.leave()
+            if REFUSED in scope:
+                raise self._admission.refusal()
+            await self._answer(exchange, asked, send)
         except RefusedError as refused:
             await exchange.refuse(send, refused.problem, refused.headers)
         except XregError as error:  # a shared table that cannot be reached
@@ -78,28 +73,34 @@ class Predict:
         except Exception as error:
             self._telemetry.failure(error, exchange.request_id, exchange.release)
             await exchange.refuse(send, FAILURE)
-        seconds = exchange.seconds
-        self._telemetry.observe(ROUTE, exchange.status, seconds)
+        if exchange.status != 200:
+            self._telemetry.observe(ROUTE, exchange.status, exchange.seconds)
         if self._settings.log_requests:
-            self._log(exchange, asked, seconds)
+            self._log(exchange, asked)
 
-    async def _answered(self, exchange: Exchange, asked: PredictRequest) -> bytes:
+    async def _answer(self, exchange: Exchange, asked: PredictRequest, send: Send) -> None:
         release = self._holder.pinned()
         exchange.release = release.name
         deadline = _deadline(exchange)
+        read = exchange.seconds
         if asked.candidates is not UNSET and len(asked.candidates) > _ON_LOOP:
             found, degraded = await asyncio.to_thread(self._found, exchange, release, asked, deadline)
         else:
             found, degraded = self._found(exchange, release, asked, deadline)
-        self._telemetry.count(found)
-        return encode(answer_of(release, found, degraded))
+        done = exchange.seconds
+        exchange.timing = f"answer;dur={1e3 * (done - read):.3f}, "
+        await exchange.answer(send, 200, JSON, encode(answer_of(release, found, degraded)))
+        total = exchange.seconds
+        self._telemetry.note(Noted(found, degraded, read, total - done, total))
 
     def _found(
         self, exchange: Exchange, release: Release, asked: PredictRequest, deadline: float | None
     ) -> tuple[Found, bool]:
         served = release.served
         wished = served.beam if asked.beam is UNSET else asked.beam
-        beam = wished if deadline is None else self._pace.within(wished, deadline - exchange.seconds)
+        beam = self._admission.narrowed(wished)
+        if deadline is not None:
+            beam = self._pace.within(beam, deadline - exchange.seconds)
         started = perf_counter()
         wanted = wanted_of(release, asked, beam)
         if asked.features is UNSET:
@@ -112,12 +113,10 @@ class Predict:
                 detail = f"must be below {served.text.n_features}, the model's features; got {most}"
                 raise RefusedError(invalid(Fault(f"/features/indices/{at}", detail)))
             found = served.ask_features(asked.features.indices, asked.features.values, wanted)
-        took = perf_counter() - started
-        self._pace.took(beam, took)
-        exchange.timing = f"answer;dur={1e3 * took:.3f}, "
+        self._pace.took(beam, perf_counter() - started)
         return found, beam < wished
 
-    def _log(self, exchange: Exchange, asked: PredictRequest | None, seconds: float) -> None:
+    def _log(self, exchange: Exchange, asked: PredictRequest | None) -> None:
         text = asked.query if asked is not None and asked.query is not UNSET else None
         self._telemetry.log(
             "predict",
@@ -125,7 +124,7 @@ class Predict:
             trace=exchange.traceparent,
             release=exchange.release,
             status=exchange.status,
-            seconds=round(seconds, 6),
+            seconds=round(exchange.seconds, 6),
             query=None if text is None else self._telemetry.query(text),
         )
 
