@@ -22,13 +22,16 @@ from core import __version__
 from core.errors import XregError
 from service.admin import admin_routes, release_routes
 from service.admission import Admission
+from service.asking import asking_routes
 from service.draining import delayed_signals
-from service.exchange import Exchange, Receive, Scope, Send
+from service.exchange import RELEASE, Exchange, Receive, Scope, Send
 from service.health import health_routes
 from service.holder import Holder
+from service.offload import Offload
 from service.openapi import document
+from service.pace import Pace
 from service.predict import ROUTE, Predict
-from service.problems import FAILURE, Problem, RefusedError, problem, problem_of
+from service.problems import FAILURE, Fault, Problem, RefusedError, invalid, problem, problem_of
 from service.schemas import encode
 from service.settings import Settings
 from service.telemetry import Telemetry
@@ -41,9 +44,11 @@ class Service:
         self.settings, self.telemetry = settings, telemetry
         self.holder = Holder(settings.releases, telemetry)
         self.admission = Admission(settings.max_concurrency, telemetry)
-        self._predict = Predict(settings, self.holder, self.admission, telemetry)
+        pace, offload = Pace(), Offload(settings.max_long, telemetry)
+        self._predict = Predict(settings, self.holder, self.admission, pace, offload, telemetry)
         self.api = FastAPI(title="xreg", version=__version__, lifespan=self._lifespan)
-        self.api.openapi = cache(lambda: document(self.api))  # type: ignore[method-assign]  # FastAPI's own way
+        self.api.openapi = cache(lambda: document(self.api, settings))  # type: ignore[method-assign]  # FastAPI's own way
+        self.api.include_router(asking_routes(settings, self.holder, pace, offload, telemetry))
         self.api.include_router(health_routes(self.holder))
         self.api.include_router(release_routes(settings, self.holder))
         self.api.include_router(admin_routes(settings, self.holder))
@@ -66,6 +71,7 @@ class Service:
         async def sent(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
                 exchange.status = message["status"]
+                exchange.release = scope.get(RELEASE, exchange.release)
                 message["headers"] = [*message.get("headers", ()), *exchange.own_headers()]
             await send(message)
 
@@ -127,5 +133,5 @@ def _problem(error: Exception) -> Problem:
     if isinstance(error, HTTPException):
         return problem(error.status_code, "http", str(error.detail))
     if isinstance(error, RequestValidationError):
-        return problem(422, "invalid", "a parameter of the request cannot be")
+        return invalid(*(Fault(f"/{one['loc'][-1]}", str(one["msg"])) for one in error.errors()))
     return FAILURE

@@ -14,6 +14,8 @@ from itertools import count
 from time import perf_counter
 from typing import Any
 
+from fastapi import Request
+
 from service.problems import Problem, RefusedError, problem
 from service.schemas import encode
 
@@ -22,6 +24,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = Iterable[tuple[bytes, bytes]]
 
+RELEASE = "xreg.release"  # in a request's scope: what a route answered from
 JSON, PROBLEM = b"application/json", b"application/problem+json"
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 _TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
@@ -117,3 +120,25 @@ async def _rest(receive: Receive, most: int) -> bytes:
 
 def too_large(most: int) -> Problem:
     return problem(413, "too-large", f"a body may have {most} bytes at most")
+
+
+def check_kind(content_type: bytes) -> None:
+    kind = content_type.partition(b";")[0].strip().lower()
+    if kind != JSON:
+        detail = f"Content-Type must be application/json, got {kind.decode('latin-1')[:80] or 'none'}"
+        raise RefusedError(problem(415, "content-type", detail))
+
+
+async def body_of(request: Request, most: int) -> bytes:
+    """The body of a request that FastAPI routes, counted as it arrives."""
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > most:
+            raise RefusedError(too_large(most))
+    return bytes(body)
+
+
+async def json_body(request: Request, most: int) -> bytes:
+    check_kind(request.headers.get("content-type", "").encode("latin-1"))
+    return await body_of(request, most)
