@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends, Header, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 
 from core.errors import XregError
 from core.releases import current, listing, read_release
 from core.text import normalise
+from service.access import needs_token, nothing_here
 from service.exchange import body_of
 from service.holder import Holder
 from service.openapi import answer, refusal, request_body
@@ -27,8 +27,6 @@ from service.schemas import (
     encode,
 )
 from service.settings import Settings
-
-_CHALLENGE = ((b"www-authenticate", b"Bearer"),)
 
 
 def _json(body: Any, status: int = 200) -> Response:
@@ -90,16 +88,7 @@ def _listed(directory: Path, served: str | None) -> Releases:
 def admin_routes(settings: Settings, holder: Holder) -> APIRouter:
     """Needs `Authorization: Bearer`; not there (404) where no token is configured."""
     token = settings.admin_token
-
-    async def admitted(authorization: Annotated[str | None, Header()] = None) -> None:
-        if token is None:
-            raise RefusedError(problem(404, "not-found", "there is nothing here"))
-        given = (authorization or "").encode("utf-8", "replace")
-        if not hmac.compare_digest(given, b"Bearer " + token.encode()):
-            raise RefusedError(
-                problem(401, "unauthorized", "Authorization: Bearer with the admin token is needed"), _CHALLENGE
-            )
-
+    admitted = nothing_here if token is None else needs_token(token)
     routes = APIRouter(
         prefix="/admin",
         tags=["admin"],

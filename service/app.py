@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, MutableMapping
+from collections.abc import AsyncIterator, Iterator, MutableMapping
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from prometheus_client import CONTENT_TYPE_LATEST
+from prometheus_client.metrics_core import Metric
 from starlette.exceptions import HTTPException
 
 from core import __version__
@@ -23,10 +24,14 @@ from core.errors import XregError
 from service.admin import admin_routes, release_routes
 from service.admission import Admission
 from service.asking import asking_routes
+from service.counts import gauge
 from service.draining import delayed_signals
 from service.exchange import RELEASE, Exchange, Receive, Scope, Send
 from service.health import health_routes
 from service.holder import Holder
+from service.job_routes import job_routes
+from service.job_runner import JobRunner
+from service.jobs import Jobs
 from service.offload import Offload
 from service.openapi import document
 from service.pace import Pace
@@ -43,12 +48,15 @@ class Service:
     def __init__(self, settings: Settings, telemetry: Telemetry) -> None:
         self.settings, self.telemetry = settings, telemetry
         self.holder = Holder(settings.releases, telemetry)
+        self.jobs = Jobs(settings.jobs_dir or settings.releases / ".jobs")
+        telemetry.add_source(self._job_metrics)
         self.admission = Admission(settings.max_concurrency, telemetry)
         pace, offload = Pace(), Offload(settings.max_long, telemetry)
         self._predict = Predict(settings, self.holder, self.admission, pace, offload, telemetry)
         self.api = FastAPI(title="xreg", version=__version__, lifespan=self._lifespan)
         self.api.openapi = cache(lambda: document(self.api, settings))  # type: ignore[method-assign]  # FastAPI's own way
         self.api.include_router(asking_routes(settings, self.holder, pace, offload, telemetry))
+        self.api.include_router(job_routes(settings, self.jobs))
         self.api.include_router(health_routes(self.holder))
         self.api.include_router(release_routes(settings, self.holder))
         self.api.include_router(admin_routes(settings, self.holder))
@@ -89,7 +97,9 @@ class Service:
     @asynccontextmanager
     async def _lifespan(self, api: FastAPI) -> AsyncIterator[None]:
         self.telemetry.log("start", xreg=__version__, releases=self.settings.releases)
-        tasks = [asyncio.create_task(work) for work in (self.holder.watch(self.settings.watch_seconds), self._tick())]
+        runner = JobRunner(self.settings, self.jobs, self.telemetry)
+        work = (self.holder.watch(self.settings.watch_seconds), self._tick(), runner.run())
+        tasks = [asyncio.create_task(one) for one in work]
         with delayed_signals(self._drain, self.settings.drain_seconds):
             yield  # live before it is ready
         for task in tasks:
@@ -97,6 +107,12 @@ class Service:
         await asyncio.gather(*tasks, return_exceptions=True)
         self.telemetry.tick()
         self.telemetry.log("stop", release=self.holder.name)
+
+    def _job_metrics(self) -> Iterator[Metric]:
+        states, going = self.jobs.counts()
+        yield gauge("xreg_jobs", "Jobs, by state.", [((state,), n) for state, n in states.items()], "state")
+        progress = [((job,), share) for job, share in going.items()]
+        yield gauge("xreg_job_progress_ratio", "How far jobs are that have not ended.", progress, "job")
 
     def _drain(self, number: int) -> None:
         self.holder.draining = True

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from core.errors import ModelError, XregError
-from core.releases import created_at, current, is_name, read_release, roll_back
+from core.releases import created_at, current, read_release, roll_back
 from core.served import Served, Wanted
 from service.problems import RefusedError, problem
 from service.schemas import Reloaded
@@ -48,8 +48,7 @@ def open_release(path: Path) -> Release:
         raise ModelError(f"{path}: the manifest has no golden queries")
     for asked in golden:
         _check(path, served, asked)
-    table_from = manifest.get("table_from")
-    tabled = created_at(table_from) if isinstance(table_from, str) and is_name(table_from) else created
+    tabled = datetime.fromisoformat(str(manifest.get("tabled", manifest["created"])))
     name_of = lru_cache(_KEPT)(served.catalogue.ids.name)
     return Release(path.name, served, created, tabled, manifest.get("figures", {}), name_of)
 

@@ -14,6 +14,9 @@ from service.schemas import (
     BatchRequest,
     ExplainAnswer,
     Health,
+    Job,
+    Jobs,
+    LabelwiseRequest,
     PredictAnswer,
     PredictRequest,
     Releases,
@@ -25,7 +28,7 @@ from service.settings import Settings
 
 _BODIES = (
     PredictRequest, PredictAnswer, BatchRequest, BatchAnswer, ExplainAnswer, Problem, Health, Releases, Reloaded,
-    RollbackRequest, TableRow,
+    RollbackRequest, TableRow, LabelwiseRequest, Job, Jobs,
 )  # fmt: skip
 _REFUSALS = {
     400: "not JSON, or a bad header",
@@ -63,6 +66,8 @@ def document(api: FastAPI, settings: Settings) -> dict[str, Any]:
     query, features = {"required": ["query"]}, {"required": ["features"]}
     said["components"]["schemas"]["PredictRequest"]["oneOf"] = [query, features]
     said["components"]["schemas"]["BatchRequest"]["properties"]["queries"]["maxItems"] = settings.max_batch
+    given = [{"required": ["ads"]}, {"required": ["file"]}]
+    said["components"]["schemas"]["LabelwiseRequest"]["oneOf"] = given
     said["paths"]["/predict"] = {"post": _predict()}
     return said
 

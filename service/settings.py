@@ -43,8 +43,17 @@ class Settings:
     drain_seconds: float = field(
         default=0.0, metadata={"help": "Time between SIGTERM (unready) and the end of listening."}
     )
+    data_dir: Path | None = field(
+        default=None, metadata={"help": "Directory whose files POST /labelwise may name; without one, none."}
+    )
+    jobs_dir: Path | None = field(
+        default=None, metadata={"help": "Where jobs are kept; .jobs in the releases' directory if left out."}
+    )
+    job_threads: int = field(default=1, metadata={"help": "Threads of a job's process, which yields to requests."})
     admin_token: str | None = field(
-        default=None, repr=False, metadata={"help": "Bearer token of /admin; without one /admin is not there."}
+        default=None,
+        repr=False,
+        metadata={"help": "Bearer token of /admin, and of starting and cancelling jobs; without one no /admin."},
     )
     log_requests: bool = field(
         default=False, metadata={"help": "A line in the log for every request, not just for failures."}
@@ -56,7 +65,7 @@ class Settings:
     def __post_init__(self) -> None:
         _must(0 <= self.port <= 65535, "port must be between 0 and 65535", self.port)
         _must(1 <= self.workers <= 256, "workers must be between 1 and 256", self.workers)
-        for name in ("max_body", "max_batch", "max_batch_body", "max_long", "max_concurrency"):
+        for name in ("max_body", "max_batch", "max_batch_body", "max_long", "max_concurrency", "job_threads"):
             _must(getattr(self, name) >= 1, f"{name} must be at least 1", getattr(self, name))
         _must(self.body_seconds > 0, "body_seconds must be above 0", self.body_seconds)
         for name in ("watch_seconds", "drain_seconds"):
@@ -73,7 +82,8 @@ def _must(holds: bool, rule: str, got: object) -> None:
 def kinds() -> dict[str, Any]:
     """The settings with the types they are read as."""
     hints = get_type_hints(Settings)
-    return {f.name: str if hints[f.name] == str | None else hints[f.name] for f in fields(Settings)}
+    optional = {str | None: str, Path | None: Path}
+    return {f.name: optional.get(hints[f.name], hints[f.name]) for f in fields(Settings)}
 
 
 def default_of(setting: Field[Any]) -> str | None:
