@@ -131,14 +131,15 @@ function answers(operation) {
 }
 
 function entry(method, path, operation) {
-  const about = operation.description ?? operation.summary ?? "";
+  const about = (operation.description ?? operation.summary ?? "").replaceAll("\n", " ");
+  const [first] = about.split(". ");
   return make("details", { class: "call", id: `${method}${path}` },
     make("summary", {},
       make("span", { class: `method ${method}` }, method.toUpperCase()), make("code", { class: "path-of" }, path),
-      make("span", { class: "muted" }, about.replaceAll("\n", " ").split(". ")[0])),
+      make("span", { class: "muted" }, first)),
     make("div", { class: "inside" },
       make("h3", {}, "For example"), make("pre", {}, make("code", {}, curl(method, path, operation))),
-      make("p", { class: "muted" }, about), ...parameters(operation), ...body(operation), ...answers(operation)));
+      about === first ? null : make("p", {}, about), ...parameters(operation), ...body(operation), ...answers(operation)));
 }
 
 function listed({ paths }) {

@@ -1,6 +1,7 @@
 """Queries to begin with: words of ads' titles that the release answers well.
 
-Titles are written to be seen by everybody. Queries of the table or of the manifest were typed by people, and are not shown.
+Titles are written to be seen by everybody. Queries of the table and of the manifest were typed by people: they are not
+shown.
 """
 
 from __future__ import annotations

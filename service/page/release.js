@@ -7,7 +7,7 @@ const share = (value) => `${value.toFixed(1)} %`;
 const MAIN = [
   ["WP@5", share, "of the clicks that the five best ads would get"],
   ["nDCG@5", share, "the same, and the first places count more"],
-  ["ECE@10", (value) => value.toFixed(4), "apart are promised and observed click rates"],
+  ["ECE@10", (value) => value.toFixed(4), "mean gap between promised and observed click rates"],
   ["query coverage", share, "of the queries have an ad of 1 % and more"],
   ["table queries", (value) => value.toLocaleString("en"), "queries answered from the table"],
   ["megabytes", (value) => `${value.toFixed(1)} MB`, "on disk"],

@@ -1,7 +1,7 @@
 """GET / and GET /docs, and the few files they are made of.
 
 The files are read once and served from memory by their names, so no path of a request ever meets the disk. A page may
-load nothing from elsewhere, run no inline script and be framed by nobody: its policy says so, and the browser sees to it.
+load nothing from elsewhere, run no inline script and be framed by nobody: its policy says so, and browsers see to it.
 """
 
 from __future__ import annotations
