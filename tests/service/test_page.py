@@ -257,6 +257,14 @@ def test_a_phone_need_not_scroll_sideways(browser: Browser, server: Running, ser
             expect(seen.page.locator(ROWS).first).to_be_visible()
 
 
+def test_a_degraded_answer_says_so(seen: Seen, served: Served) -> None:
+    hurried = {"X-Deadline-Ms": "0.000001"}
+    seen.page.route("**/predict", lambda route: route.continue_(headers={**route.request.headers, **hurried}))
+    seen.page.get_by_label("Query").fill(tabled(served))
+    expect(seen.page.locator(ROWS).first).to_be_visible()
+    expect(seen.page.locator("#notice")).to_contain_text("degraded")
+
+
 def test_the_foot_names_the_release_and_its_figures(seen: Seen, server: Running) -> None:
     listed = server.http.get("/releases").json()
     [release] = [one for one in listed["releases"] if one["served"]]
@@ -343,7 +351,8 @@ def test_the_list_of_calls_has_every_call_of_the_document(browser: Browser, serv
         expect(predict.locator("pre")).to_contain_text(f"http://127.0.0.1:{server.port}/predict")
 
 
-FILES = ["/", "/docs", *(f"/page/{name}" for name in ("style.css", "make.js", "calls.js", "rows.js", "page.js"))]
+PARTS = ("style.css", "make.js", "calls.js", "rows.js", "release.js", "page.js", "docs.js")
+FILES = ["/", "/docs", *(f"/page/{name}" for name in PARTS)]
 
 
 @pytest.mark.parametrize("path", FILES)
