@@ -35,6 +35,7 @@ from service.jobs import Jobs
 from service.offload import Offload
 from service.openapi import document
 from service.pace import Pace
+from service.page.routes import page_routes
 from service.predict import ROUTE, Predict
 from service.problems import FAILURE, Fault, Problem, RefusedError, invalid, problem, problem_of
 from service.schemas import encode
@@ -53,13 +54,14 @@ class Service:
         self.admission = Admission(settings.max_concurrency, telemetry)
         pace, offload = Pace(), Offload(settings.max_long, telemetry)
         self._predict = Predict(settings, self.holder, self.admission, pace, offload, telemetry)
-        self.api = FastAPI(title="xreg", version=__version__, lifespan=self._lifespan)
+        self.api = FastAPI(title="xreg", version=__version__, lifespan=self._lifespan, docs_url=None, redoc_url=None)
         self.api.openapi = cache(lambda: document(self.api, settings))  # type: ignore[method-assign]  # FastAPI's own way
         self.api.include_router(asking_routes(settings, self.holder, pace, offload, telemetry))
         self.api.include_router(job_routes(settings, self.jobs))
         self.api.include_router(health_routes(self.holder))
         self.api.include_router(release_routes(settings, self.holder))
         self.api.include_router(admin_routes(settings, self.holder))
+        self.api.include_router(page_routes(self.holder))
         self.api.add_api_route("/metrics", self._metrics, response_class=Response, tags=["health"])
         for kind in (RefusedError, HTTPException, RequestValidationError, XregError, Exception):
             self.api.add_exception_handler(kind, _refusal)
