@@ -1,7 +1,7 @@
 # syntax=docker/dockerfile:1
 # Two stages. The first installs exact versions and compiles the kernels for a named CPU level; the second carries both
 # and nothing that builds. The image runs as a user without a name on a read-only root file system: it writes only to
-# what is mounted at /data (jobs, the nightly refresh) and to /tmp.
+# what is mounted at /data/releases and /data/work (jobs, the nightly refresh) and to /tmp.
 #
 #   docker build -t xreg .
 #   docker run --read-only --tmpfs /tmp -v "$PWD/demo/releases:/data/releases:ro" -p 8000:8000 xreg
@@ -46,7 +46,7 @@ ENV NUMBA_CPU_NAME=${KERNEL_CPU} \
     PYTHONUNBUFFERED=1
 COPY --from=build /opt/xreg /opt/xreg
 COPY --from=build /opt/kernels /opt/kernels
-RUN install -d -o 10001 -g 10001 /data /data/releases
+RUN install -d -o 10001 -g 10001 /data /data/releases /data/work
 USER 10001:10001
 WORKDIR /data
 EXPOSE 8000
