@@ -19,6 +19,7 @@ import numba
 from core.labelwise import Labelwise
 from core.releases import current
 from core.served import Served, Source, Wanted
+from core.why import why
 from service.holder import open_release
 from training.ingest.run import ingest
 from training.market.make import MarketSize, make_market
@@ -51,6 +52,8 @@ def _ask(served: Served) -> None:
     served.ask(query, Wanted(exclude=[0], threshold=0.01))
     served.ask(query, Wanted(candidates=[0, 1], rank="revenue"))
     served.ask_features([0, 1], [1.0, 2.0], Wanted(k=100, beam=100))
+    served.ask_many([query, "\u2603"], Wanted())
+    why(served, query, 0)
 
 
 def main() -> None:
