@@ -1,4 +1,4 @@
-"""The manifests: valid by Kubernetes' own schemas, closed as far as it goes, and in step with the service's settings."""
+"""The manifests: valid by Kubernetes' own schemas, closed as far as it goes, in step with the service's settings."""
 
 from __future__ import annotations
 
