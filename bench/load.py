@@ -166,6 +166,7 @@ class Run:
         self._free, self._waiting = deque[Connection](), deque[int]()
         self._connections, self._tasks = set[Connection](), set[asyncio.Future[None]]()
         self._stopped, self._end, self._start = False, asyncio.Event(), 0.0
+        self.n_answered = 0
         self.gone = False  # the server takes no connections any more
 
     async def go(self, connections: int, patience: float) -> None:
@@ -185,6 +186,9 @@ class Run:
         for connection in list(self._connections):
             connection.transport.close()
         self._connections.clear()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def stop(self) -> None:
         """Ask nothing more; what is under way is waited for."""
@@ -199,6 +203,11 @@ class Run:
         return perf_counter() - self._start
 
     @property
+    def under_way(self) -> int:
+        """Requests that were sent and not answered yet."""
+        return self._under_way
+
+    @property
     def over(self) -> bool:
         """Everything was asked and answered."""
         return self._end.is_set()
@@ -210,9 +219,12 @@ class Run:
         try:
             await loop.sock_connect(own, ("127.0.0.1", self._target.port))
             _, connection = await loop.create_connection(lambda: Connection(self, own), sock=own)
-        except OSError:
+        except BaseException:  # also where the loop ends meanwhile
             own.close()
             raise
+        if self.over:
+            connection.transport.abort()
+            return
         self._connections.add(connection)
         if self._start:
             self._is_free(connection)
@@ -262,6 +274,7 @@ class Run:
     def answered(self, connection: Connection, request: int, status: int, head: bytes, body: bytes) -> None:
         self._done[request] = perf_counter() - self._start
         self._under_way -= 1
+        self.n_answered += 1
         verdict = self._target.judge(request % len(self._target.requests), status, head, body)
         self._verdict[request] = verdict
         if verdict == FAILED or header(head, b"connection") == b"close":
@@ -296,7 +309,14 @@ class Run:
         verdict = np.frombuffer(self._verdict, np.uint8)[: self._at].copy()
         kept = verdict != DROPPED
         due, sent, done = (np.array(times)[: self._at][kept] for times in (self._due, self._sent, self._done))
-        return Outcome(seconds or float(np.nanmax(done)), due, sent, done, verdict[kept], self._waited)
+        return Outcome(
+            seconds or float(np.max(done, initial=0.0, where=~np.isnan(done))),
+            due,
+            sent,
+            done,
+            verdict[kept],
+            self._waited,
+        )
 
 
 async def open_loop(
