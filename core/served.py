@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
+from time import perf_counter
 from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from core.catalogue import Catalogue, open_catalogue
 from core.engine import DEFAULT, Engine, Options, Weights
@@ -55,15 +57,32 @@ class Wanted(NamedTuple):
     candidates: Sequence[int] | None = None
 
 
+class Took(NamedTuple):
+    """Seconds that each part of an answer took."""
+
+    text: float
+    table: float
+    search: float
+    merge: float
+
+
 class Found(NamedTuple):
     """The ads of a query, what they were ranked by and, where there are none, why; how many words the query has, and
-    how many of them the model knows."""
+    how many of them the model knows; how long it took, where one query was asked."""
 
     merged: Merged
     worth: Floats
     reason: Reason | None
     n_words: int = 0
     n_known: int = 0
+    took: Took | None = None
+
+
+class _Asked(NamedTuple):
+    """What the model is asked: for how many ads, and which."""
+
+    most: int
+    options: Options
 
 
 class Served:
@@ -110,27 +129,63 @@ class Served:
 
     def ask(self, query: str, wanted: Wanted) -> Found:
         """The ads of a query, as it was typed."""
+        began = perf_counter()
         normalised = normalise(query)
         indices, values = self.text.features(normalised)
+        read = perf_counter()
         row = None if wanted.source == "model" else self.table.get(normalised)
+        looked = perf_counter()
         found = _NO_ADS if wanted.source == "table" else self._search(indices, values, wanted)
-        answered = self._answered(found, row, wanted)
-        said = words(normalised)
-        reason = answered.reason
-        if reason == "nothing_found":
-            if wanted.source == "table":
-                reason = "nothing_found" if row else "not_in_table"
-            elif not len(indices):
-                reason = "no_known_words" if normalised else "no_words"
-        return answered._replace(reason=reason, n_words=len(said), n_known=sum(word in self.text.ids for word in said))
+        searched = perf_counter()
+        answered = self._told(normalised, len(indices), row, self._answered(found, row, wanted), wanted)
+        took = Took(read - began, looked - read, searched - looked, perf_counter() - searched)
+        return answered._replace(took=took)
+
+    def ask_many(self, queries: Sequence[str], wanted: Wanted) -> list[Found]:
+        """The ads of many queries, through the batch kernel: the same as `ask` gives one by one."""
+        normalised = [normalise(query) for query in queries]
+        points = self.text.rows(normalised)
+        rows = [None] * len(queries) if wanted.source == "model" else self.table.get_many(normalised)
+        asked = None if wanted.source == "table" else self._asked(wanted)
+        answers = None
+        if asked is not None:
+            answers = self.engine.predict_batch(points, asked.most, wanted.beam, asked.options)
+        told = []
+        for i, (text, row) in enumerate(zip(normalised, rows, strict=True)):
+            n_features, found = int(points.indptr[i + 1] - points.indptr[i]), _NO_ADS
+            if answers is not None and n_features:
+                here = slice(answers.indptr[i], answers.indptr[i + 1])
+                found = answers.indices[here], answers.values[here] * self._scale
+            told.append(self._told(text, n_features, row, self._answered(found, row, wanted), wanted))
+        return told
 
     def ask_features(self, indices: npt.ArrayLike, values: npt.ArrayLike, wanted: Wanted) -> Found:
         """The ads of a query that comes as features of the online model: there is no text to look up in the table."""
-        return self._answered(self._search(indices, values, wanted), None, wanted)
+        began = perf_counter()
+        found = self._search(indices, values, wanted)
+        searched = perf_counter()
+        answered = self._answered(found, None, wanted)
+        return answered._replace(took=Took(0.0, 0.0, searched - began, perf_counter() - searched))
+
+    def _told(self, normalised: str, n_features: int, row: Row | None, answered: Found, wanted: Wanted) -> Found:
+        """An answer with what is said about its query: its words, and why it has no ads."""
+        said, reason = words(normalised), answered.reason
+        if reason == "nothing_found":
+            if wanted.source == "table":
+                reason = "nothing_found" if row else "not_in_table"
+            elif not n_features:
+                reason = "no_known_words" if normalised else "no_words"
+        known = self.text.ids
+        return answered._replace(reason=reason, n_words=len(said), n_known=sum(word in known for word in said))
 
     def numbers(self, ads: Sequence[str]) -> list[int]:
         """The numbers of those ads that are in the catalogue."""
         return [number for number in map(self.catalogue.ids.find, ads) if number >= 0]
+
+    @cached_property
+    def texts(self) -> pa.Table:
+        """Titles and addresses of the ads; read when somebody first looks at one."""
+        return self.catalogue.texts(["title", "url"])
 
     @cached_property
     def beam(self) -> int:
@@ -184,21 +239,26 @@ class Served:
 
     def _search(self, indices: npt.ArrayLike, values: npt.ArrayLike, wanted: Wanted) -> tuple[Int32s, Floats]:
         """What the model says; nothing about a point without features."""
-        n_labels, most, options = self.engine.model.n_labels, reach(wanted.k), self._options
-        if wanted.exclude or wanted.candidates is not None or wanted.rank == "revenue":
-            candidates = [ad for ad in wanted.candidates or () if ad < n_labels]
-            if wanted.candidates is not None and not candidates:
-                return _NO_ADS
-            most = len(candidates) or most
-            options = Options(
-                exclude=np.append(options.exclude, [ad for ad in wanted.exclude if ad < n_labels]).astype(np.int64),
-                candidates=candidates,
-                weights=self.weights if wanted.rank == "revenue" else None,
-            )
-        if not np.size(indices):
+        asked = self._asked(wanted)
+        if asked is None or not np.size(indices):
             return _NO_ADS
-        answer = self.engine.predict(indices, values, most, wanted.beam, options)
+        answer = self.engine.predict(indices, values, asked.most, wanted.beam, asked.options)
         return answer.labels, answer.scores * self._scale
+
+    def _asked(self, wanted: Wanted) -> _Asked | None:
+        """What the model is asked; None where it knows none of the candidates."""
+        if not (wanted.exclude or wanted.candidates is not None or wanted.rank == "revenue"):
+            return _Asked(reach(wanted.k), self._options)
+        n_labels = self.engine.model.n_labels
+        candidates = [ad for ad in wanted.candidates or () if ad < n_labels]
+        if wanted.candidates is not None and not candidates:
+            return None
+        options = Options(
+            exclude=np.append(self._options.exclude, [ad for ad in wanted.exclude if ad < n_labels]).astype(np.int64),
+            candidates=candidates,
+            weights=self.weights if wanted.rank == "revenue" else None,
+        )
+        return _Asked(len(candidates) or reach(wanted.k), options)
 
     def rows(self, queries: Sequence[str], k: int, threads: int = 1) -> tuple[Csr, Csr]:
         """What the model and what the table say about many queries, normalised ones: rows over the catalogue."""

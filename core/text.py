@@ -126,6 +126,10 @@ class Vocabulary:
         ids = np.array(order, np.int32)
         return ids, np.array([counts[i] for i in order], np.float32) * self.idf[ids]
 
+    def names_in(self, normalised: str) -> list[str]:
+        """The features of a normalised text by name, each once."""
+        return [name for name in dict.fromkeys(_names(normalised, self.bigrams)) if name in self.ids]
+
     def rows(self, texts: Iterable[str]) -> Csr:
         """The features of many normalised texts; row i equals `features` of text i, bit for bit."""
         indptr, indices, counts = [0], list[npt.NDArray[np.int32]](), list[npt.NDArray[np.float32]]()

@@ -12,10 +12,11 @@ from fastapi import APIRouter, Depends, Header, Request, Response
 from core.errors import XregError
 from core.releases import current, listing, read_release
 from core.text import normalise
-from service.exchange import too_large
+from service.exchange import body_of
 from service.holder import Holder
 from service.openapi import answer, answer_or_refusal, refusal, request_body
 from service.problems import RefusedError, problem
+from service.reading import read_rollback
 from service.schemas import (
     OneRelease,
     Releases,
@@ -24,7 +25,6 @@ from service.schemas import (
     TableEntry,
     TableRow,
     encode,
-    read_rollback,
 )
 from service.settings import Settings
 
@@ -78,8 +78,8 @@ def _listed(directory: Path, served: str | None) -> Releases:
             manifest = read_release(directory / name, verify=False)
         except XregError:
             continue
-        about = OneRelease(name, str(manifest.get("created")), str(manifest.get("kind")), name == served)
-        found.append(about)
+        created, kind, figures = str(manifest.get("created")), str(manifest.get("kind")), manifest.get("figures", {})
+        found.append(OneRelease(name, created, kind, name == served, figures))
     try:
         named = current(directory)
     except (XregError, ValueError):  # a broken CURRENT may hold anything
@@ -131,19 +131,10 @@ def admin_routes(settings: Settings, holder: Holder) -> APIRouter:
     )
     async def rollback(request: Request) -> Response:
         """Serve the release before the current one again, or the one named."""
-        asked = read_rollback(await _body(request, settings.max_body))
+        asked = read_rollback(await body_of(request, settings.max_body))
         return _outcome(await holder.roll_back(asked.to))
 
     return routes
-
-
-async def _body(request: Request, most: int) -> bytes:
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > most:
-            raise RefusedError(too_large(most))
-    return bytes(body)
 
 
 def _outcome(result: Reloaded) -> Response:

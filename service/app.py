@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator, MutableMapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any
 
@@ -20,12 +22,16 @@ from core import __version__
 from core.errors import XregError
 from service.admin import admin_routes, release_routes
 from service.admission import Admission
-from service.exchange import Exchange, Receive, Scope, Send
+from service.asking import asking_routes
+from service.draining import delayed_signals
+from service.exchange import RELEASE, Exchange, Receive, Scope, Send
 from service.health import health_routes
 from service.holder import Holder
+from service.offload import Offload
 from service.openapi import document
+from service.pace import Pace
 from service.predict import ROUTE, Predict
-from service.problems import FAILURE, Problem, RefusedError, problem, problem_of
+from service.problems import FAILURE, Fault, Problem, RefusedError, invalid, problem, problem_of
 from service.schemas import encode
 from service.settings import Settings
 from service.telemetry import Telemetry
@@ -37,10 +43,12 @@ class Service:
     def __init__(self, settings: Settings, telemetry: Telemetry) -> None:
         self.settings, self.telemetry = settings, telemetry
         self.holder = Holder(settings.releases, telemetry)
-        admission = Admission(settings.max_concurrency, telemetry)
-        self._predict = Predict(settings, self.holder, admission, telemetry)
+        self.admission = Admission(settings.max_concurrency, telemetry)
+        pace, offload = Pace(), Offload(settings.max_long, telemetry)
+        self._predict = Predict(settings, self.holder, self.admission, pace, offload, telemetry)
         self.api = FastAPI(title="xreg", version=__version__, lifespan=self._lifespan)
-        self.api.openapi = cache(lambda: document(self.api))  # type: ignore[method-assign]  # FastAPI's own way
+        self.api.openapi = cache(lambda: document(self.api, settings))  # type: ignore[method-assign]  # FastAPI's own way
+        self.api.include_router(asking_routes(settings, self.holder, pace, offload, telemetry))
         self.api.include_router(health_routes(self.holder))
         self.api.include_router(release_routes(settings, self.holder))
         self.api.include_router(admin_routes(settings, self.holder))
@@ -58,12 +66,12 @@ class Service:
 
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
         """A route of FastAPI's, with the headers that every answer carries, counted."""
-        exchange = Exchange(scope)
-        exchange.release = self.holder.name
+        exchange = Exchange(scope, self.holder.name, self.holder.draining)
 
         async def sent(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
                 exchange.status = message["status"]
+                exchange.release = scope.get(RELEASE, exchange.release)
                 message["headers"] = [*message.get("headers", ()), *exchange.own_headers()]
             await send(message)
 
@@ -71,7 +79,7 @@ class Service:
             await self.api(scope, receive, sent)
         except Exception as error:  # answered by `_refusal`; Starlette raises it again for the log
             self.telemetry.failure(error, exchange.request_id, exchange.release)
-        route = getattr(scope.get("route"), "path", "other")
+        route = getattr(scope.get("route"), "path", "other").replace(":path", "")
         self.telemetry.observe(route, exchange.status, exchange.seconds)
 
     async def _metrics(self) -> Response:
@@ -81,16 +89,30 @@ class Service:
     @asynccontextmanager
     async def _lifespan(self, api: FastAPI) -> AsyncIterator[None]:
         self.telemetry.log("start", xreg=__version__, releases=self.settings.releases)
-        watcher = asyncio.create_task(self.holder.watch(self.settings.watch_seconds))  # live before it is ready
-        yield
-        watcher.cancel()
-        with suppress(asyncio.CancelledError):
-            await watcher
+        tasks = [asyncio.create_task(work) for work in (self.holder.watch(self.settings.watch_seconds), self._tick())]
+        with delayed_signals(self._drain, self.settings.drain_seconds):
+            yield  # live before it is ready
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self.telemetry.tick()
         self.telemetry.log("stop", release=self.holder.name)
+
+    def _drain(self, number: int) -> None:
+        self.holder.draining = True
+        self.telemetry.log("draining", signal=number)
+
+    async def _tick(self) -> None:
+        parent = os.getppid()
+        while True:
+            self.telemetry.tick()
+            if self.settings.workers > 1 and os.getppid() != parent:
+                signal.raise_signal(signal.SIGTERM)  # nobody would start another worker, or end this one
+            await asyncio.sleep(1)
 
 
 def create_app(settings: Settings, telemetry: Telemetry | None = None) -> Service:
-    return Service(settings, telemetry or Telemetry(settings.log_queries))
+    return Service(settings, telemetry or Telemetry(settings.log_queries, limit=settings.max_concurrency))
 
 
 async def _refusal(request: Request, error: Exception) -> Response:
@@ -111,5 +133,5 @@ def _problem(error: Exception) -> Problem:
     if isinstance(error, HTTPException):
         return problem(error.status_code, "http", str(error.detail))
     if isinstance(error, RequestValidationError):
-        return problem(422, "invalid", "a parameter of the request cannot be")
+        return invalid(*(Fault(f"/{one['loc'][-1]}", str(one["msg"])) for one in error.errors()))
     return FAILURE

@@ -14,6 +14,8 @@ from itertools import count
 from time import perf_counter
 from typing import Any
 
+from fastapi import Request
+
 from service.problems import Problem, RefusedError, problem
 from service.schemas import encode
 
@@ -22,10 +24,18 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = Iterable[tuple[bytes, bytes]]
 
+RELEASE = "xreg.release"  # in a request's scope: what a route answered from
 JSON, PROBLEM = b"application/json", b"application/problem+json"
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 _TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
-_OURS, _numbers = os.urandom(8).hex(), count(1)
+_OURS, _numbers = os.urandom(8).hex().encode(), count(1)
+
+
+def request_id_of(given: bytes | None) -> bytes:
+    """The id that a client gave, if it is one, or one of ours."""
+    if given is not None and _REQUEST_ID.fullmatch(given):
+        return given
+    return b"%s-%x" % (_OURS, next(_numbers))
 
 
 class DisconnectedError(Exception):
@@ -35,15 +45,13 @@ class DisconnectedError(Exception):
 class Exchange:
     """A request's headers, its id, and when it came."""
 
-    __slots__ = ("headers", "release", "request_id", "started", "status", "timing")
+    __slots__ = ("closing", "headers", "release", "request_id", "started", "status", "timing")
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, release: str | None, closing: bool) -> None:
         self.started = perf_counter()
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
-        given = self.headers.get(b"x-request-id")
-        valid = given is not None and _REQUEST_ID.fullmatch(given)
-        self.request_id = given if given and valid else f"{_OURS}-{next(_numbers):x}".encode()
-        self.release: str | None = None
+        self.request_id = request_id_of(self.headers.get(b"x-request-id"))
+        self.release, self.closing = release, closing
         self.status = 500
         self.timing = ""
 
@@ -60,7 +68,11 @@ class Exchange:
         """What every answer carries."""
         timing = f"{self.timing}total;dur={1e3 * self.seconds:.3f}".encode()
         own = [(b"x-request-id", self.request_id), (b"server-timing", timing)]
-        return [*own, (b"x-release", self.release.encode())] if self.release else own
+        if self.release:
+            own.append((b"x-release", self.release.encode()))
+        if self.closing:  # the client looks for another worker, and loses nothing
+            own.append((b"connection", b"close"))
+        return own
 
     async def answer(self, send: Send, status: int, kind: bytes, body: bytes, more: Headers = ()) -> None:
         self.status = status
@@ -108,3 +120,25 @@ async def _rest(receive: Receive, most: int) -> bytes:
 
 def too_large(most: int) -> Problem:
     return problem(413, "too-large", f"a body may have {most} bytes at most")
+
+
+def check_kind(content_type: bytes) -> None:
+    kind = content_type.partition(b";")[0].strip().lower()
+    if kind != JSON:
+        detail = f"Content-Type must be application/json, got {kind.decode('latin-1')[:80] or 'none'}"
+        raise RefusedError(problem(415, "content-type", detail))
+
+
+async def body_of(request: Request, most: int) -> bytes:
+    """The body of a request that FastAPI routes, counted as it arrives."""
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > most:
+            raise RefusedError(too_large(most))
+    return bytes(body)
+
+
+async def json_body(request: Request, most: int) -> bytes:
+    check_kind(request.headers.get("content-type", "").encode("latin-1"))
+    return await body_of(request, most)

@@ -8,14 +8,14 @@ holds it does. A release that cannot be served is refused, logged and counted, a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from core.errors import ModelError, XregError
-from core.releases import created_at, current, read_release, roll_back
+from core.releases import created_at, current, is_name, read_release, roll_back
 from core.served import Served, Wanted
 from service.problems import RefusedError, problem
 from service.schemas import Reloaded
@@ -32,12 +32,15 @@ class Release(NamedTuple):
     name: str
     served: Served
     created: datetime
+    tabled: datetime  # when its table was filled
+    figures: Mapping[str, float]
     ad_id: Callable[[int], str]  # the ids of ads that are answered often are kept
 
 
 def open_release(path: Path) -> Release:
     """Verify and open a release, compile or load its kernels, and ask what it must know."""
-    golden = read_release(path, verify=False).get("golden")
+    manifest = read_release(path, verify=False)
+    golden, created = manifest.get("golden"), created_at(path.name)
     served = Served.open(path)
     served.engine.warm_up()
     served.ask(_NOT_A_WORD, Wanted(rank="revenue"))  # makes the weights, here and not in a request
@@ -45,7 +48,10 @@ def open_release(path: Path) -> Release:
         raise ModelError(f"{path}: the manifest has no golden queries")
     for asked in golden:
         _check(path, served, asked)
-    return Release(path.name, served, created_at(path.name), lru_cache(_KEPT)(served.catalogue.ids.name))
+    table_from = manifest.get("table_from")
+    tabled = created_at(table_from) if isinstance(table_from, str) and is_name(table_from) else created
+    name_of = lru_cache(_KEPT)(served.catalogue.ids.name)
+    return Release(path.name, served, created, tabled, manifest.get("figures", {}), name_of)
 
 
 def _check(path: Path, served: Served, asked: Any) -> None:
@@ -105,7 +111,7 @@ class Holder:
         except Exception as error:  # whatever a damaged release leads to, the old one goes on
             return self._refuse(name, error, again)
         self.release, self._refused = release, None
-        self._telemetry.loaded(release.name, release.created)
+        self._telemetry.loaded(release.name, release.created, release.tabled)
         self._telemetry.log("release loaded", release=release.name)
         return Reloaded("loaded", release.name)
 

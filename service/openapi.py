@@ -10,6 +10,9 @@ from fastapi import FastAPI
 
 from service.problems import Problem
 from service.schemas import (
+    BatchAnswer,
+    BatchRequest,
+    ExplainAnswer,
     Health,
     PredictAnswer,
     PredictRequest,
@@ -18,8 +21,12 @@ from service.schemas import (
     RollbackRequest,
     TableRow,
 )
+from service.settings import Settings
 
-_BODIES = (PredictRequest, PredictAnswer, Problem, Health, Releases, Reloaded, RollbackRequest, TableRow)
+_BODIES = (
+    PredictRequest, PredictAnswer, BatchRequest, BatchAnswer, ExplainAnswer, Problem, Health, Releases, Reloaded,
+    RollbackRequest, TableRow,
+)  # fmt: skip
 _REFUSALS = {
     400: "not JSON, or a bad header",
     408: "the body came too slowly",
@@ -54,13 +61,14 @@ def request_body(body: type, required: bool) -> dict[str, Any]:
     return {"requestBody": {"required": required, "content": {"application/json": {"schema": _ref(body)}}}}
 
 
-def document(api: FastAPI) -> dict[str, Any]:
+def document(api: FastAPI, settings: Settings) -> dict[str, Any]:
     """FastAPI's document, completed; made once."""
     said = FastAPI.openapi(api)
     _, schemas = msgspec.json.schema_components(_BODIES, ref_template="#/components/schemas/{name}")
     said.setdefault("components", {}).setdefault("schemas", {}).update(schemas)
     query, features = {"required": ["query"]}, {"required": ["features"]}
     said["components"]["schemas"]["PredictRequest"]["oneOf"] = [query, features]
+    said["components"]["schemas"]["BatchRequest"]["properties"]["queries"]["maxItems"] = settings.max_batch
     said["paths"]["/predict"] = {"post": _predict()}
     return said
 

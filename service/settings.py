@@ -26,8 +26,15 @@ class Settings:
     releases: Path = field(metadata={"help": "Directory of the releases."})
     host: str = field(default="127.0.0.1", metadata={"help": "Address to listen on."})
     port: int = field(default=8000, metadata={"help": "Port to listen on."})
-    workers: int = field(default=1, metadata={"help": "Processes; 1 for now."})
+    workers: int = field(default=1, metadata={"help": "Processes that answer."})
     max_body: int = field(default=64 * 1024, metadata={"help": "Bytes that a request's body may have."})
+    max_batch: int = field(default=256, metadata={"help": "Queries that a batch may have."})
+    max_batch_body: int = field(
+        default=1024 * 1024, metadata={"help": "Bytes that the body of a batch, or of a job's ads, may have."}
+    )
+    max_long: int = field(
+        default=4, metadata={"help": "Batches and explanations that are worked on or wait; the next gets 503."}
+    )
     max_concurrency: int = field(
         default=64, metadata={"help": "Requests that are worked on or wait; the next gets 503."}
     )
@@ -48,9 +55,9 @@ class Settings:
 
     def __post_init__(self) -> None:
         _must(0 <= self.port <= 65535, "port must be between 0 and 65535", self.port)
-        _must(self.workers == 1, "workers must be 1: several are not supported yet", self.workers)
-        _must(self.max_body >= 1, "max_body must be at least 1", self.max_body)
-        _must(self.max_concurrency >= 1, "max_concurrency must be at least 1", self.max_concurrency)
+        _must(1 <= self.workers <= 256, "workers must be between 1 and 256", self.workers)
+        for name in ("max_body", "max_batch", "max_batch_body", "max_long", "max_concurrency"):
+            _must(getattr(self, name) >= 1, f"{name} must be at least 1", getattr(self, name))
         _must(self.body_seconds > 0, "body_seconds must be above 0", self.body_seconds)
         for name in ("watch_seconds", "drain_seconds"):
             _must(0 <= getattr(self, name) < 1e6, f"{name} must not be negative", getattr(self, name))
