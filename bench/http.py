@@ -41,7 +41,7 @@ from rich.table import Table
 from bench.http_endurance import Jobs, Reloads, end_figures, job_figures, reload_figures, soak_figures
 from bench.http_questions import Constant, Rig, make_rig, point_to
 from bench.http_servers import ROOT, TOKEN, Server, cores, floor, free_port, serving, started, wait_for
-from bench.load import REFUSED, Target, closed_loop, open_loop
+from bench.load import REFUSED, RIGHT, Target, closed_loop, open_loop
 
 Figures = dict[str, float]
 MUST = {
@@ -165,7 +165,9 @@ def latencies(server: Server, rig: Rig, peak: float, sizes: Sizes) -> Figures:
     with others(server) as taken:
         half = uvloop.run(open_loop(target, 0.5 * peak, sizes.seconds))
         most = uvloop.run(open_loop(target, 0.7 * peak, sizes.seconds))
+        before = rig.judge.degraded
         over = uvloop.run(open_loop(target, 2 * peak, sizes.overload, _MANY))
+        degraded = rig.judge.degraded - before
         time.sleep(1)  # for the end of so many connections
         few = uvloop.run(open_loop(target, 2 * peak, sizes.seconds))
         time.sleep(1)
@@ -180,6 +182,7 @@ def latencies(server: Server, rig: Rig, peak: float, sizes: Sizes) -> Figures:
         "overload_goodput": over.goodput / peak,
         "overload_p99_ms": 1e3 * over.latency(99, since_sent=True),
         "overload_p99_ratio": over.latency(99, since_sent=True) / most.latency(99, since_sent=True),
+        "overload_degraded": degraded / max(1, over.count(RIGHT)),  # of the good ones, those of a narrowed beam
         "overload_shed": over.count(REFUSED) / len(over.verdict),
         "overload_waited": over.waited / len(over.verdict),  # above 0.01: the load was not offered
         "overload_goodput_128": few.goodput / peak,

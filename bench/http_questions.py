@@ -45,7 +45,7 @@ class RightAds:
         self._ads = {name.encode(): [served.ids(query) for query in queries] for name, served in releases.items()}
         self._right = {name: [b""] * len(queries) for name in self._ads}  # bodies that were found right
         self.release = b""  # of the newest answer
-        self.degraded = 0
+        self.degraded = 0  # right answers of a narrowed beam: their ads may be others
 
     def __call__(self, question: int, status: int, head: bytes, body: bytes) -> int:
         if status != 200:
@@ -54,8 +54,9 @@ class RightAds:
         right = self._right.get(release)
         if right is not None and right[question] == body:
             return RIGHT
+        before = self.degraded
         verdict = self._looked_at(question, release, body)
-        if right is not None and verdict == RIGHT:
+        if right is not None and verdict == RIGHT and self.degraded == before:
             right[question] = body
         return verdict
 
