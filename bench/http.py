@@ -5,7 +5,8 @@ server's process took, over a fixed number of requests of a closed loop, in roun
 are medians of the rounds. `cpu_ratio_echo` = (CPU of /predict − CPU of `Served.ask`) / CPU of the bare echo, where
 `Served.ask` (words, table, search, merge) is asked the same queries in a loop on the same core. That is the strict way:
 in a loop its code and data stay in the caches. `cpu_ratio_echo_server` takes what an echo that also asks costs more
-than one that does not; `answer_us` is what the service itself says (Server-Timing, wall time). Saturation is the best
+than one that does not; `cpu_ratio_echo_whole` is the strict way against an echo that writes its answer in one piece, as
+the service does and uvicorn does not; `answer_us` is what the service itself says (Server-Timing, wall time). Saturation is the best
 of closed loops; p99 counts from when a request was due, in overload from its sending.
 
 Twice saturation is offered over 2048 connections. Over 128 nearly all requests would wait in the generator and the
@@ -38,7 +39,7 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
-from bench.http_endurance import Jobs, Reloads, end_figures, job_figures, reload_figures, soak_figures
+from bench.http_endurance import Jobs, Probes, Reloads, end_figures, job_figures, reload_figures, soak_figures
 from bench.http_questions import Constant, Rig, make_rig, point_to
 from bench.http_servers import ROOT, TOKEN, Server, cores, floor, free_port, serving, started, wait_for
 from bench.load import REFUSED, RIGHT, Target, closed_loop, open_loop
@@ -89,7 +90,7 @@ def processor(rig: Rig, sizes: Sizes) -> Figures:
     with ExitStack() as stack:
         servers = {
             kind: stack.enter_context(floor(kind, rig.log.with_name(kind), rig.core, rig.release))
-            for kind in ("raw", "echo", "ask", "fastapi")
+            for kind in ("raw", "echo", "whole", "ask", "fastapi")
         }
         targets = {kind: Target(server.port, rig.requests, Constant()) for kind, server in servers.items()}
         servers["predict"] = stack.enter_context(serving(rig.releases, rig.log, rig.core))
@@ -108,6 +109,7 @@ def processor(rig: Rig, sizes: Sizes) -> Figures:
     return {
         "cpu_ratio_echo": _median((per["predict"] - per["loop"]) / per["echo"]),
         "cpu_ratio_echo_server": _median((per["predict"] - per["ask"] + per["echo"]) / per["echo"]),
+        "cpu_ratio_echo_whole": _median((per["predict"] - per["loop"]) / per["whole"]),
         "throughput_ratio_fastapi": _median(np.array(rate["predict"]) / np.array(rate["fastapi"])),
         "cpu_ratio_fastapi": _median(per["predict"] / per["fastapi"]),
         "generator_rps": _median(np.array(rate["raw"])),
@@ -166,7 +168,8 @@ def latencies(server: Server, rig: Rig, peak: float, sizes: Sizes) -> Figures:
         half = uvloop.run(open_loop(target, 0.5 * peak, sizes.seconds))
         most = uvloop.run(open_loop(target, 0.7 * peak, sizes.seconds))
         before = rig.judge.degraded
-        over = uvloop.run(open_loop(target, 2 * peak, sizes.overload, _MANY))
+        probes = Probes(server)
+        over = uvloop.run(open_loop(target, 2 * peak, sizes.overload, _MANY, probes.always))
         degraded = rig.judge.degraded - before
         time.sleep(1)  # for the end of so many connections
         few = uvloop.run(open_loop(target, 2 * peak, sizes.seconds))
@@ -183,6 +186,7 @@ def latencies(server: Server, rig: Rig, peak: float, sizes: Sizes) -> Figures:
         "overload_p99_ms": 1e3 * over.latency(99, since_sent=True),
         "overload_p99_ratio": over.latency(99, since_sent=True) / most.latency(99, since_sent=True),
         "overload_degraded": degraded / max(1, over.count(RIGHT)),  # of the good ones, those of a narrowed beam
+        "overload_probe_ms": 1e3 * max(probes.seconds, default=float("nan")),  # /health/live over a new connection
         "overload_shed": over.count(REFUSED) / len(over.verdict),
         "overload_waited": over.waited / len(over.verdict),  # above 0.01: the load was not offered
         "overload_goodput_128": few.goodput / peak,

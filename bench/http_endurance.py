@@ -108,6 +108,25 @@ def end_figures(rig: Rig, rate: float, trials: int) -> dict[str, float]:
     }
 
 
+class Probes:
+    """/health/live over new connections, as an orchestrator asks it: how long each took."""
+
+    def __init__(self, server: Server) -> None:
+        self._port = server.port
+        self.seconds = list[float]()
+
+    async def always(self, run: Run) -> None:
+        while not run.over:
+            start = monotonic()
+            reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+            writer.write(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            if not (await reader.read()).startswith(b"HTTP/1.1 200"):
+                raise SystemExit("the service is not live")
+            self.seconds.append(monotonic() - start)
+            writer.close()
+            await asyncio.sleep(0.25)
+
+
 class Jobs:
     """Labelwise jobs, one after the other."""
 

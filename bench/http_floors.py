@@ -1,7 +1,8 @@
 """What /predict is measured against, each a server of its own: `python -m bench.http_floors KIND PORT [RELEASE]`.
 
     echo      a bare ASGI application: msgspec in, orjson out, a constant answer of ten ads
-    ask       the same, and it asks the release as the service does: the difference to `echo` is what engine and table
+    whole     the same, its answer written in one piece as service/protocol.py does (uvicorn writes head and body apart)
+    ask       echo, and it asks the release as the service does: the difference to `echo` is what engine and table
               take inside a server, where the rest of a request has used the caches
     fastapi   FastAPI and pydantic as their documentation begins, with the same constant answer
     raw       a protocol that answers with constant bytes: shows what the load generator can ask at most
@@ -60,6 +61,24 @@ def echo(served: Any = None) -> Any:
         await send({"type": "http.response.body", "body": body})
 
     return application
+
+
+def whole() -> Any:
+    """uvicorn's protocol, which writes an answer when it is complete."""
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+    from service.protocol import Whole
+
+    class Protocol(HttpToolsProtocol):
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self.transport = Whole(transport)  # type: ignore[assignment]
+
+        def on_response_complete(self) -> None:
+            self.transport.flush()  # type: ignore[attr-defined]
+            super().on_response_complete()
+
+    return Protocol
 
 
 def fastapi() -> Any:
@@ -142,8 +161,8 @@ def main(kind: str, port: str, release: str = "") -> None:
     else:
         app = fastapi() if kind == "fastapi" else echo(opened(release) if kind == "ask" else None)
         uvicorn.run(
-            app, host="127.0.0.1", port=int(port), loop="uvloop", http="httptools", ws="none", lifespan="off",
-            access_log=False, log_config=None, server_header=False,
+            app, host="127.0.0.1", port=int(port), loop="uvloop", http=whole() if kind == "whole" else "httptools", ws="none", lifespan="off",
+            access_log=False, log_config=None, server_header=False, proxy_headers=False,
         )  # fmt: skip
 
 

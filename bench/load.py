@@ -28,6 +28,7 @@ import numpy.typing as npt
 RIGHT, REFUSED, FAILED, MIXED, LOST, UNREAD, PENDING, DROPPED = range(8)
 _SPIN = 2e-3  # a request that is due sooner than this is waited for busily
 _CLOSE_WAIT = 8  # of Linux's TCP states: the other side ended the connection after it had read everything
+_ACCEPTED = 5e-4  # seconds for each connection: libuv accepts one per turn of its loop, so they are waited for
 _PATIENCE = 20.0  # seconds that the last answers may take
 
 Doubles = npt.NDArray[np.float64]
@@ -173,6 +174,7 @@ class Run:
         """Connect, ask, and wait for the last answer."""
         for _ in range(connections):
             await self._connect()
+        await asyncio.sleep(connections * _ACCEPTED)
         self._start = perf_counter()
         if self._closed:
             for connection in list(self._free):
