@@ -6,8 +6,8 @@ are medians of the rounds. `cpu_ratio_echo` = (CPU of /predict − CPU of `Serve
 `Served.ask` (words, table, search, merge) is asked the same queries in a loop on the same core. That is the strict way:
 in a loop its code and data stay in the caches. `cpu_ratio_echo_server` takes what an echo that also asks costs more
 than one that does not; `cpu_ratio_echo_whole` is the strict way against an echo that writes its answer in one piece, as
-the service does and uvicorn does not; `answer_us` is what the service itself says (Server-Timing, wall time). Saturation is the best
-of closed loops; p99 counts from when a request was due, in overload from its sending.
+the service does and uvicorn does not; `answer_us` is what the service itself says (Server-Timing, wall time).
+Saturation is the best of closed loops; p99 counts from when a request was due, in overload from its sending.
 
 Twice saturation is offered over 2048 connections. Over 128 nearly all requests would wait in the generator and the
 server would see no more than it can do: `overload_goodput_128` is what such clients get, and no figure of overload.
@@ -62,6 +62,7 @@ MUST = {
 }
 _CONNECTIONS = 16  # of the closed loop that CPU is counted in
 _TRIED = 4, 8, 16, 32  # of those that look for saturation
+_QUIET = 0.1  # cores of others below which times can be trusted
 _MANY = 2048  # so that a load of twice saturation reaches the server
 _ANSWER = re.compile(rb"answer;dur=([0-9.]+)")
 console = Console(width=120)
@@ -258,6 +259,11 @@ def show(figures: Figures) -> None:
         value = figures[name]
         table.add_row(name, f"{value:,.0f}" if float(value).is_integer() else f"{value:,.3f}", MUST.get(name, ""))
     console.print(table)
+    if figures["others_cores"] > _QUIET:
+        console.print(
+            f"Other processes took {figures['others_cores']:.2f} cores meanwhile: latencies, goodput, throughput and "
+            "ready_s are theirs too. CPU per request, failures and memory hold."
+        )
 
 
 def main() -> None:

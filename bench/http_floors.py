@@ -161,8 +161,8 @@ def main(kind: str, port: str, release: str = "") -> None:
     else:
         app = fastapi() if kind == "fastapi" else echo(opened(release) if kind == "ask" else None)
         uvicorn.run(
-            app, host="127.0.0.1", port=int(port), loop="uvloop", http=whole() if kind == "whole" else "httptools", ws="none", lifespan="off",
-            access_log=False, log_config=None, server_header=False, proxy_headers=False,
+            app, host="127.0.0.1", port=int(port), loop="uvloop", http=whole() if kind == "whole" else "httptools",
+            ws="none", lifespan="off", access_log=False, log_config=None, server_header=False, proxy_headers=False,
         )  # fmt: skip
 
 
