@@ -137,9 +137,12 @@ class Served:
         looked = perf_counter()
         found = _NO_ADS if wanted.source == "table" else self._search(indices, values, wanted)
         searched = perf_counter()
-        answered = self._told(normalised, len(indices), row, self._answered(found, row, wanted), wanted)
+        merged, worth, reason = self._answered(found, row, wanted)
+        said, known = words(normalised), self.text.ids
+        if reason == "nothing_found":
+            reason = _cause(normalised, len(indices), row, wanted)
         took = Took(read - began, looked - read, searched - looked, perf_counter() - searched)
-        return answered._replace(took=took)
+        return Found(merged, worth, reason, len(said), sum([word in known for word in said]), took)
 
     def ask_many(self, queries: Sequence[str], wanted: Wanted) -> list[Found]:
         """The ads of many queries, through the batch kernel: the same as `ask` gives one by one."""
@@ -156,7 +159,11 @@ class Served:
             if answers is not None and n_features:
                 here = slice(answers.indptr[i], answers.indptr[i + 1])
                 found = answers.indices[here], answers.values[here] * self._scale
-            told.append(self._told(text, n_features, row, self._answered(found, row, wanted), wanted))
+            merged, worth, reason = self._answered(found, row, wanted)
+            if reason == "nothing_found":
+                reason = _cause(text, n_features, row, wanted)
+            said = words(text)
+            told.append(Found(merged, worth, reason, len(said), sum(word in self.text.ids for word in said)))
         return told
 
     def ask_features(self, indices: npt.ArrayLike, values: npt.ArrayLike, wanted: Wanted) -> Found:
@@ -164,19 +171,8 @@ class Served:
         began = perf_counter()
         found = self._search(indices, values, wanted)
         searched = perf_counter()
-        answered = self._answered(found, None, wanted)
-        return answered._replace(took=Took(0.0, 0.0, searched - began, perf_counter() - searched))
-
-    def _told(self, normalised: str, n_features: int, row: Row | None, answered: Found, wanted: Wanted) -> Found:
-        """An answer with what is said about its query: its words, and why it has no ads."""
-        said, reason = words(normalised), answered.reason
-        if reason == "nothing_found":
-            if wanted.source == "table":
-                reason = "nothing_found" if row else "not_in_table"
-            elif not n_features:
-                reason = "no_known_words" if normalised else "no_words"
-        known = self.text.ids
-        return answered._replace(reason=reason, n_words=len(said), n_known=sum(word in known for word in said))
+        merged, worth, reason = self._answered(found, None, wanted)
+        return Found(merged, worth, reason, took=Took(0.0, 0.0, searched - began, perf_counter() - searched))
 
     def numbers(self, ads: Sequence[str]) -> list[int]:
         """The numbers of those ads that are in the catalogue."""
@@ -202,23 +198,26 @@ class Served:
         """The same, prepared for the search; takes a moment, once."""
         return self.engine.weigh(self.value[: self.engine.model.n_labels])
 
-    def _answered(self, found: tuple[Int32s, Floats], row: Row | None, wanted: Wanted) -> Found:
-        """Both sources merged, the best first, none below the threshold."""
+    def _answered(
+        self, found: tuple[Int32s, Floats], row: Row | None, wanted: Wanted
+    ) -> tuple[Merged, Floats, Reason | None]:
+        """Both sources merged, the best first, none below the threshold; what they are worth; why there are none."""
         merger = self._table_alone if wanted.source == "table" else self._merger
         by_relevance = wanted.rank == "relevance"
         merged = merger.merge(found, self._allowed(row, wanted), wanted.k if by_relevance else _ALL)
         if not len(merged.ads):
-            return Found(merged, merged.scores, "nothing_found")
-        shown = int(np.count_nonzero(merged.scores >= np.float32(wanted.threshold)))
-        if not shown:
-            return Found(merged.best(0), merged.scores[:0], "below_threshold")
-        merged = merged.best(shown)
+            return merged, merged.scores, "nothing_found"
+        if wanted.threshold > 0.0:
+            shown = int(np.count_nonzero(merged.scores >= np.float32(wanted.threshold)))
+            if not shown:
+                return merged.best(0), merged.scores[:0], "below_threshold"
+            merged = merged.best(shown)
         if by_relevance:
-            return Found(merged, merged.scores, None)
+            return merged, merged.scores, None
         worth = merged.scores * self.value[merged.ads]
         order = np.lexsort((merged.ads, -worth))[: min(wanted.k, int(np.count_nonzero(worth)))]
         best = Merged(merged.ads[order], merged.scores[order], merged.sources[order])
-        return Found(best, worth[order], None if len(order) else "nothing_found")
+        return best, worth[order], None if len(order) else "nothing_found"
 
     def _allowed(self, row: Row | None, wanted: Wanted) -> tuple[Int32s, Floats] | None:
         """The table's row without the ads that must not be answered."""
@@ -269,6 +268,15 @@ class Served:
         found = self.table.get_many(queries)
         table = _rows([_NO_ADS if row is None else (row.ads, row.scores) for row in found], count)
         return model._replace(values=model.values * self._scale, n_cols=count), table
+
+
+def _cause(normalised: str, n_features: int, row: Row | None, wanted: Wanted) -> Reason:
+    """Why nothing was found."""
+    if wanted.source == "table":
+        return "nothing_found" if row else "not_in_table"
+    if n_features:
+        return "nothing_found"
+    return "no_known_words" if normalised else "no_words"
 
 
 def reach(k: int) -> int:

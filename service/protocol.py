@@ -10,54 +10,70 @@ work, and what it takes is missing for answers.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from service.admission import REFUSED
 from service.app import Service
 from service.predict import ROUTE
 
-_MOST = 1 << 16
+Message = Any  # an event of ASGI's
 _HEAD = f"POST {ROUTE} HTTP/1.1\r\n".encode()
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d{1,9})\r\n", re.IGNORECASE)
 _REQUEST_ID = re.compile(rb"\r\nx-request-id: *([^\r\n]*)\r\n", re.IGNORECASE)
 _SPECIAL = re.compile(rb"\r\n(?:connection|transfer-encoding|expect|upgrade):", re.IGNORECASE)
 
 
-class Whole:
-    """Stands before a transport: what is written waits for the rest of the answer."""
+class Sender:
+    """`send` of one request: an answer that is whole and plain goes out in one write, any other as uvicorn does it."""
 
-    __slots__ = ("_parts", "_size", "_transport")
+    __slots__ = ("_cycle", "_otherwise", "_start")
 
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport, self._parts, self._size = transport, list[bytes](), 0
+    def __init__(self, cycle: RequestResponseCycle) -> None:
+        self._cycle, self._otherwise = cycle, cycle.send
+        self._start: Message | None = None
 
-    def write(self, data: bytes) -> None:
-        self._parts.append(data)
-        self._size += len(data)
-        if self._size > _MOST:
-            self.flush()
+    async def __call__(self, message: Message) -> None:
+        cycle, start = self._cycle, self._start
+        if message["type"] == "http.response.start" and not cycle.response_started:
+            self._start = message
+            del cycle.send  # else cycle and sender hold each other, and wait for the garbage collector
+            return
+        if start is None:
+            await self._otherwise(message)
+            return
+        self._start, body = None, message.get("body", b"")
+        if message.get("more_body") or cycle.scope["method"] == "HEAD" or cycle.flow.write_paused:
+            await self._otherwise(start)
+            await self._otherwise(message)
+        elif not cycle.disconnected:
+            self._write(start["status"], [*cycle.default_headers, *start["headers"]], body)
 
-    def flush(self) -> None:
-        if self._parts:
-            self._transport.write(b"".join(self._parts))
-            self._parts, self._size = [], 0
-
-    def close(self) -> None:
-        self.flush()
-        self._transport.close()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
+    def _write(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+        cycle, closing = self._cycle, False
+        lines = [STATUS_LINE[status]]
+        for name, value in headers:
+            lines.append(b"%s: %s\r\n" % (name, value))
+            closing |= name == b"connection" and value == b"close"
+        cycle.keep_alive = cycle.keep_alive and not closing
+        if not (cycle.keep_alive or closing):
+            lines.append(b"connection: close\r\n")
+        head = b"".join(lines)
+        if head.count(b"\r\n") != len(lines) or b"\r\ncontent-length: %d\r\n" % len(body) not in head:
+            raise RuntimeError("an answer's head must say its length, one header a line")
+        cycle.response_started = cycle.response_complete = True
+        cycle.transport.write(b"%s\r\n%s" % (head, body))
+        cycle.message_event.set()
+        if not cycle.keep_alive:
+            cycle.transport.close()
+        cycle.on_response()
 
 
 class Protocol(HttpToolsProtocol):
     """One connection; the application is a service.app.Service."""
 
-    _whole: Whole
     _places = 0  # that requests of this connection hold: more than one only where they are pipelined
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -66,10 +82,9 @@ class Protocol(HttpToolsProtocol):
         assert isinstance(service, Service)
         self._holder, self._admission = service.holder, service.admission
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._whole = Whole(transport)
-        self.transport = self._whole  # type: ignore[assignment]
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        cycle.send = Sender(cycle)  # type: ignore[method-assign]
+        super()._start_asgi_task(cycle, app)
 
     def data_received(self, data: bytes) -> None:
         if self._admission.full and data.startswith(_HEAD) and self._is_idle() and self._refuses(data):
@@ -85,7 +100,6 @@ class Protocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        self._whole.flush()
         if self._places:
             self._places -= 1
             self._admission.leave()
@@ -108,6 +122,5 @@ class Protocol(HttpToolsProtocol):
             return False
         given = _REQUEST_ID.search(data, 0, end + 2)
         self._unset_keepalive_if_required()
-        self._whole.write(self._admission.refused_at_once(given[1] if given else None, self._holder.name))
-        self._whole.flush()
+        self.transport.write(self._admission.refused_at_once(given[1] if given else None, self._holder.name))
         return True
