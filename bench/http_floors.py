@@ -1,7 +1,7 @@
 """What /predict is measured against, each a server of its own: `python -m bench.http_floors KIND PORT [RELEASE]`.
 
     echo      a bare ASGI application: msgspec in, orjson out, a constant answer of ten ads
-    whole     the same, its answer written in one piece as service/protocol.py does (uvicorn writes head and body apart)
+    whole     the same, its answer written in one piece as the service does (uvicorn writes head and body apart)
     ask       echo, and it asks the release as the service does: the difference to `echo` is what engine and table
               take inside a server, where the rest of a request has used the caches
     fastapi   FastAPI and pydantic as their documentation begins, with the same constant answer
@@ -63,16 +63,31 @@ def echo(served: Any = None) -> Any:
     return application
 
 
+class Joined:
+    """Stands before a transport: what is written waits until the answer is complete."""
+
+    def __init__(self, transport: Any) -> None:
+        self._transport, self._parts = transport, list[bytes]()
+
+    def write(self, data: bytes) -> None:
+        self._parts.append(data)
+
+    def flush(self) -> None:
+        self._transport.write(b"".join(self._parts))
+        self._parts.clear()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
 def whole() -> Any:
     """uvicorn's protocol, which writes an answer when it is complete."""
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-    from service.protocol import Whole
-
     class Protocol(HttpToolsProtocol):
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            self.transport = Whole(transport)  # type: ignore[assignment]
+            self.transport = Joined(transport)  # type: ignore[assignment]
 
         def on_response_complete(self) -> None:
             self.transport.flush()  # type: ignore[attr-defined]
