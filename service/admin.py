@@ -14,7 +14,7 @@ from core.text import normalise
 from service.access import needs_token, nothing_here
 from service.exchange import body_of
 from service.holder import Holder
-from service.openapi import answer, refusal, request_body
+from service.openapi import answer, answer_or_refusal, refusal, request_body
 from service.problems import RefusedError, problem
 from service.reading import read_rollback
 from service.schemas import (
@@ -108,7 +108,14 @@ def admin_routes(settings: Settings, holder: Holder) -> APIRouter:
     @routes.post(
         "/rollback",
         response_class=Response,
-        responses=outcomes,
+        responses=outcomes
+        | {
+            400: refusal("not JSON, or no such release"),
+            409: answer_or_refusal(Reloaded, "refused: the release before goes on; or there is none before"),
+            413: refusal("the body is too large"),
+            422: refusal("a value that cannot be"),
+            503: refusal("the release that was named is damaged"),
+        },
         openapi_extra=request_body(RollbackRequest, required=False),
     )
     async def rollback(request: Request) -> Response:

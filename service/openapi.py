@@ -38,6 +38,7 @@ _REFUSALS = {
     422: "a value that cannot be",
     503: "overloaded, or no release yet",
 }
+DEADLINE = r"^(?=.*[1-9])[0-9]{1,9}(\.[0-9]{1,6})?$"  # above 0
 _HEADERS = {
     "X-Request-Id": "echoed if it is 1 … 128 of A-Z a-z 0-9 . _ -, else made up",
     "X-Release": "the release that answered",
@@ -48,6 +49,11 @@ _HEADERS = {
 def answer(body: type, about: str = "the answer") -> dict[str, Any]:
     """An answer of a route, by its body."""
     return {"description": about, "content": {"application/json": {"schema": _ref(body)}}}
+
+
+def answer_or_refusal(body: type, about: str) -> dict[str, Any]:
+    """An answer that says it did not work, or a problem."""
+    return {"description": about, "content": answer(body)["content"] | refusal(about)["content"]}
 
 
 def refusal(about: str) -> dict[str, Any]:
@@ -79,7 +85,7 @@ def _predict() -> dict[str, Any]:
         "in": "header",
         "required": False,
         "description": "milliseconds; the beam is narrowed to meet it, and the answer says degraded",
-        "schema": {"type": "number", "exclusiveMinimum": 0, "maximum": 999_999_999},
+        "schema": {"type": "string", "pattern": DEADLINE},
     }
     return {
         "operationId": "predict",
