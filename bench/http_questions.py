@@ -117,7 +117,7 @@ def two_releases(releases: Path, directory: Path) -> list[str]:
     """A copy that has a second release, made from the first for a catalogue with fewer ads; the first is served."""
     import pyarrow.parquet as pq
 
-    from training.release.refresh import refresh_table
+    from training.release.refresh import CatalogueChange, refresh_table
     from training.release.staging import Terms
 
     name = str(current(releases))
@@ -126,7 +126,7 @@ def two_releases(releases: Path, directory: Path) -> list[str]:
     point_to(directory, name)
     ads = directory / "fewer.parquet"
     pq.write_table(pq.read_table(directory / name / "catalogue" / "ads.parquet").slice(_GONE), ads)
-    refresh_table(ads, Terms(directory, 2, force=True))
+    refresh_table(CatalogueChange(ads), Terms(directory, 2, force=True))
     point_to(directory, name)
     names = listing(directory)
     assert len(names) == 2

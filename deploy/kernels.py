@@ -24,7 +24,7 @@ from service.holder import open_release
 from training.ingest.run import ingest
 from training.market.make import MarketSize, make_market
 from training.params import CLICKS, Params
-from training.release.refresh import Plan, refresh, refresh_table
+from training.release.refresh import CatalogueChange, Plan, refresh, refresh_table
 from training.release.staging import Terms
 
 _SIZE = MarketSize(ads=300, queries=300, events=12_000)
@@ -40,7 +40,7 @@ def compile_all(directory: Path) -> None:
     for name, params in _SHAPES.items():
         releases = directory / name
         refresh(clicks, Plan(params, params, asked=Labelwise(top=20)), Terms(releases, 1))
-        refresh_table(market / "ads.csv", Terms(releases, 1, force=True))
+        refresh_table(CatalogueChange(market / "ads.csv"), Terms(releases, 1, force=True))
         release = open_release(releases / str(current(releases)))
         _ask(release.served)
 

@@ -40,6 +40,7 @@ from service.predict import ROUTE, Predict
 from service.problems import FAILURE, Fault, Problem, RefusedError, invalid, problem, problem_of
 from service.schemas import encode
 from service.settings import Settings
+from service.shadow import shadow_of
 from service.telemetry import Telemetry
 
 
@@ -48,12 +49,13 @@ class Service:
 
     def __init__(self, settings: Settings, telemetry: Telemetry) -> None:
         self.settings, self.telemetry = settings, telemetry
-        self.holder = Holder(settings.releases, telemetry)
+        self.holder = Holder(settings.releases, settings.cache, telemetry)
         self.jobs = Jobs(settings.jobs_dir or settings.releases / ".jobs")
         telemetry.add_source(self._job_metrics)
         self.admission = Admission(settings.max_concurrency, telemetry)
         pace, offload = Pace(), Offload(settings.max_long, telemetry)
-        self._predict = Predict(settings, self.holder, self.admission, pace, offload, telemetry)
+        self._shadow = shadow_of(settings, telemetry)
+        self._predict = Predict(settings, self.holder, self.admission, pace, offload, self._shadow, telemetry)
         self.api = FastAPI(title="xreg", version=__version__, lifespan=self._lifespan, docs_url=None, redoc_url=None)
         self.api.openapi = cache(lambda: document(self.api, settings))  # type: ignore[method-assign]  # FastAPI's own way
         self.api.include_router(asking_routes(settings, self.holder, pace, offload, telemetry))
@@ -98,9 +100,13 @@ class Service:
 
     @asynccontextmanager
     async def _lifespan(self, api: FastAPI) -> AsyncIterator[None]:
-        self.telemetry.log("start", xreg=__version__, releases=self.settings.releases)
+        self.telemetry.log("start", xreg=__version__, releases=self.settings.releases, pid=os.getpid())
         runner = JobRunner(self.settings, self.jobs, self.telemetry)
-        work = (self.holder.watch(self.settings.watch_seconds), self._tick(), runner.run())
+        if self.settings.workers > 1:
+            await self.holder.reload()  # until a worker can answer, others do: it does not listen yet
+        work = [self.holder.watch(self.settings.watch_seconds), self._tick(), runner.run()]
+        if self._shadow is not None:
+            work.append(self._shadow.run())
         tasks = [asyncio.create_task(one) for one in work]
         with delayed_signals(self._drain, self.settings.drain_seconds):
             yield  # live before it is ready

@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
-from msgspec import UNSET
 
 from core.served import Found
 from core.why import Push, Why, why
+from service.answers import ads_of, beam_of, wanted_of
 from service.exchange import RELEASE, json_body
 from service.holder import Holder, Release
 from service.offload import Offload
 from service.openapi import answer, refusal, request_body
 from service.pace import Pace, deadline_of
-from service.predict import ads_of, wanted_of
 from service.problems import RefusedError, problem
 from service.reading import read_batch
 from service.schemas import (
@@ -62,7 +61,7 @@ def asking_routes(settings: Settings, holder: Holder, pace: Pace, offload: Offlo
 
         def work() -> tuple[BatchAnswer, list[Found]]:
             asked = read_batch(body, settings.max_batch)
-            wished = release.served.beam if asked.beam is UNSET else asked.beam
+            wished = beam_of(release, asked)
             beam = wished if deadline is None else pace.within(wished, deadline / len(asked.queries))
             found = release.served.ask_many(asked.queries, wanted_of(release, asked, beam))
             answers = [OneAnswer(ads_of(release, one), one.reason) for one in found]

@@ -7,6 +7,7 @@ admitted and ends with exit code 0.
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -27,6 +28,7 @@ from service.protocol import Protocol
 from service.settings import PREFIX, Settings, default_of, kinds, read_settings
 from service.telemetry import LogLines, Telemetry
 
+_GARBAGE = 50_000, 20, 20  # a request leaves no cycles behind: looking for them every few requests is for nothing
 _SWITCH = 0.0005  # seconds that a thread may keep the event loop from running
 
 
@@ -60,6 +62,8 @@ class Config(uvicorn.Config):
         telemetry = Telemetry(settings.log_queries, directory=self._metrics, limit=settings.max_concurrency)
         logging.basicConfig(handlers=[LogLines(telemetry)])
         sys.setswitchinterval(_SWITCH)
+        gc.freeze()  # what is imported stays
+        gc.set_threshold(*_GARBAGE)
         return lambda: create_app(settings, telemetry)
 
 

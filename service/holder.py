@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from core.errors import ModelError, XregError
 from core.releases import created_at, current, read_release, roll_back
 from core.served import Served, Wanted
+from service.cache import AnswerCache
 from service.problems import RefusedError, problem
 from service.schemas import Reloaded
 from service.telemetry import Telemetry
@@ -35,10 +36,11 @@ class Release(NamedTuple):
     tabled: datetime  # when its table was filled
     figures: Mapping[str, float]
     ad_id: Callable[[int], str]  # the ids of ads that are answered often are kept
+    answers: AnswerCache
 
 
-def open_release(path: Path) -> Release:
-    """Verify and open a release, compile or load its kernels, and ask what it must know."""
+def open_release(path: Path, cache: int = 0) -> Release:
+    """Verify and open a release, compile or load its kernels, and ask what it must know; `cache` answers are kept."""
     manifest = read_release(path, verify=False)
     golden, created = manifest.get("golden"), created_at(path.name)
     served = Served.open(path)
@@ -50,7 +52,7 @@ def open_release(path: Path) -> Release:
         _check(path, served, asked)
     tabled = datetime.fromisoformat(str(manifest.get("tabled", manifest["created"])))
     name_of = lru_cache(_KEPT)(served.catalogue.ids.name)
-    return Release(path.name, served, created, tabled, manifest.get("figures", {}), name_of)
+    return Release(path.name, served, created, tabled, manifest.get("figures", {}), name_of, AnswerCache(cache))
 
 
 def _check(path: Path, served: Served, asked: Any) -> None:
@@ -66,10 +68,10 @@ def _check(path: Path, served: Served, asked: Any) -> None:
 class Holder:
     """Holds one release; `release` is None until the first one is there."""
 
-    def __init__(self, releases: Path, telemetry: Telemetry) -> None:
+    def __init__(self, releases: Path, cache: int, telemetry: Telemetry) -> None:
         self.release: Release | None = None
         self.draining = False
-        self._releases, self._telemetry = releases, telemetry
+        self._releases, self._cache, self._telemetry = releases, cache, telemetry
         self._refused: str | None = None  # what was refused last: the watcher does not try it again
         self._lock = asyncio.Lock()
 
@@ -106,7 +108,7 @@ class Holder:
         if name == self._refused and not again:
             return Reloaded("refused", self.name)
         try:
-            release = await asyncio.to_thread(open_release, self._releases / name)
+            release = await asyncio.to_thread(open_release, self._releases / name, self._cache)
         except Exception as error:  # whatever a damaged release leads to, the old one goes on
             return self._refuse(name, error, again)
         self.release, self._refused = release, None

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from core.errors import UsageError
+from core.releases import is_name
 
 PREFIX = "XREG_"
 OTHERS = {"XREG_DATA", "XREG_KERNEL_CACHE", "XREG_REDIS"}  # read elsewhere: tests, core/jit.py, the shared table
@@ -38,11 +39,18 @@ class Settings:
     max_concurrency: int = field(
         default=64, metadata={"help": "Requests that are worked on or wait; the next gets 503."}
     )
+    cache: int = field(
+        default=16384, metadata={"help": "Answers that a worker keeps to give them again; about 2 KB each. 0: none."}
+    )
     body_seconds: float = field(default=10.0, metadata={"help": "Time that a client has to send its body."})
     watch_seconds: float = field(default=2.0, metadata={"help": "How often CURRENT is looked at; 0: never."})
     drain_seconds: float = field(
         default=0.0, metadata={"help": "Time between SIGTERM (unready) and the end of listening."}
     )
+    shadow: str | None = field(
+        default=None, metadata={"help": "A release that answers some requests a second time, to be compared."}
+    )
+    shadow_share: float = field(default=0.1, metadata={"help": "Share of the requests that the shadow answers too."})
     data_dir: Path | None = field(
         default=None, metadata={"help": "Directory whose files POST /labelwise may name; without one, none."}
     )
@@ -68,6 +76,9 @@ class Settings:
         for name in ("max_body", "max_batch", "max_batch_body", "max_long", "max_concurrency", "job_threads"):
             _must(getattr(self, name) >= 1, f"{name} must be at least 1", getattr(self, name))
         _must(self.body_seconds > 0, "body_seconds must be above 0", self.body_seconds)
+        _must(0 <= self.cache <= 10**8, "cache must be between 0 and 100000000", self.cache)
+        _must(0 <= self.shadow_share <= 1, "shadow_share must be between 0 and 1", self.shadow_share)
+        _must(self.shadow is None or is_name(self.shadow), "shadow must be the name of a release", self.shadow)
         for name in ("watch_seconds", "drain_seconds"):
             _must(0 <= getattr(self, name) < 1e6, f"{name} must not be negative", getattr(self, name))
         if self.admin_token is not None and len(self.admin_token) < 8:

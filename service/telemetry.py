@@ -56,6 +56,8 @@ FAMILIES = (
     Family("xreg_words", "Words of queries, by whether the model knows them.", "counter", ("known",),
            one_label("true", "false")),
     Family("xreg_score", "Click probabilities that were answered.", "histogram", buckets=_SCORES),
+    Family("xreg_cache", "Answers of /predict, by whether they were given before.", "counter", ("result",),
+           one_label("hit", "miss")),
     Family("xreg_reloads", "Releases opened or refused.", "counter", ("result",), one_label("loaded", "refused")),
     Family("xreg_shadow", "Requests that were to be answered by the shadow too.", "counter", ("result",),
            one_label("compared", "failed", "dropped")),
@@ -73,6 +75,7 @@ class Noted(NamedTuple):
 
     found: Found
     degraded: bool
+    cached: bool
     read: float
     write: float
     total: float
@@ -149,15 +152,15 @@ class Telemetry:
         self.count([one.found for one in noted])
         self.counts.add("xreg_degraded", by=sum(one.degraded for one in noted))
         self.counts.observe("xreg_request_seconds", [one.total for one in noted], "/predict", "200")
-        stages = [(one.read, *(one.found.took or ()), one.write) for one in noted if one.found.took]
+        cached = sum(one.cached for one in noted)
+        self.counts.add("xreg_cache", "hit", by=cached)
+        self.counts.add("xreg_cache", "miss", by=len(noted) - cached)
+        stages = [(one.read, *(one.found.took or ()), one.write) for one in noted if not one.cached]
         for stage, seconds in zip(STAGES, np.array(stages).reshape(-1, len(STAGES)).T, strict=True):
             self.counts.observe("xreg_stage_seconds", seconds, stage)
 
     def shed(self, reason: str) -> None:
         self.counts.add("xreg_shed", reason)
-
-    def shadowed(self, result: str) -> None:
-        self.counts.add("xreg_shadow", result)
 
     def loaded(self, release: str, created: datetime, tabled: datetime) -> None:
         self.counts.add("xreg_reloads", "loaded")
