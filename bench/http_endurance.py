@@ -64,7 +64,7 @@ def reloads(target: Target, rate: float, swaps: Reloads, count: int) -> Outcome:
 
 def reload_figures(rig: Rig, rate: float, count: int) -> dict[str, float]:
     """`count` reloads under load."""
-    with serving(rig.releases, rig.log, rig.core, watch_seconds="0.05") as server:
+    with serving(rig.releases, rig.log, rig.core, watch_seconds="0.05", cache="0") as server:
         swaps = Reloads(server, rig)
         outcome = reloads(rig.target(server.port), rate, swaps, count)
         mapped = sum(f"/{name}/" in server.maps for name in rig.names)
@@ -89,7 +89,7 @@ def end_figures(rig: Rig, rate: float, trials: int) -> dict[str, float]:
     lost = unread = answered = failed = 0
     for seed in range(trials):
         point_to(rig.releases, rig.names[0])
-        with serving(rig.releases, rig.log, rig.core) as server:
+        with serving(rig.releases, rig.log, rig.core, cache="0") as server:
 
             async def ending(run: Run, server: Server = server) -> None:
                 await asyncio.sleep(1.0)

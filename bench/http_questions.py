@@ -1,8 +1,9 @@
 """What the service is asked, and whether what it says is right.
 
 Half of the queries are rows of the release's table, half are combinations of their words, which the table does not
-have. An answer is right if it is whole, if its release is the one that X-Release names, and if its ads are those that
-this release gives when it is asked directly: an answer made of two releases fails one of them.
+have. Mixed traffic is as people ask: half of the requests are queries that many ask, by Zipf's law, half are queries
+that nobody has asked lately. An answer is right if it is whole, if its release is the one that X-Release names, and if
+its ads are those that this release gives when it is asked directly: an answer made of two releases fails one of them.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from core.releases import current, listing
 from core.served import Served
 
 N_QUERIES = 4000
+_POPULAR = 500
 _GONE = 100  # ads that the second release does not have
 
 
@@ -34,6 +36,20 @@ def make_queries(served: Served, n: int = N_QUERIES, seed: int = 0) -> list[str]
     return [asked[i] for i in random.permutation(len(asked))]
 
 
+def mixed_queries(served: Served, n: int, seed: int = 1) -> list[str]:
+    """Requests in turns: a popular query of the table, one of many combinations of words."""
+    random = np.random.default_rng(seed)
+    known = [query for query, _ in served.table.rows()]
+    popular = random.permutation(len(known))[:_POPULAR]
+    weight = 1 / np.arange(1, len(popular) + 1)
+    often = random.choice(popular, n // 2, p=weight / weight.sum())
+    words = sorted({word for query in known for word in query.split()})
+    rare = list[str]()
+    while len(set(rare)) < n // 2:
+        rare.append(" ".join(words[i] for i in random.integers(0, len(words), 3)))
+    return [query for pair in zip((known[i] for i in often), dict.fromkeys(rare), strict=True) for query in pair]
+
+
 def make_requests(queries: Sequence[str]) -> list[bytes]:
     return [request_bytes("/predict", json.dumps({"query": query}).encode()) for query in queries]
 
@@ -42,7 +58,10 @@ class RightAds:
     """Judges answers of the service by what its releases say."""
 
     def __init__(self, queries: Sequence[str], releases: Mapping[str, Served]) -> None:
-        self._ads = {name.encode(): [served.ids(query) for query in queries] for name, served in releases.items()}
+        self._ads = dict[bytes, list[list[str]]]()
+        for name, served in releases.items():
+            right = {query: served.ids(query) for query in set(queries)}
+            self._ads[name.encode()] = [right[query] for query in queries]
         self._right = {name: [b""] * len(queries) for name in self._ads}  # bodies that were found right
         self.release = b""  # of the newest answer
         self.degraded = 0  # right answers of a narrowed beam: their ads may be others
@@ -103,6 +122,11 @@ class Rig(NamedTuple):
 
     def target(self, port: int) -> Target:
         return Target(port, self.requests, self.judge)
+
+    def mixed_target(self, port: int, n: int) -> Target:
+        served = Served.open(self.release)
+        queries = mixed_queries(served, n)
+        return Target(port, make_requests(queries), RightAds(queries, {self.release.name: served}))
 
 
 def make_rig(releases: Path, directory: Path, core: int) -> Rig:

@@ -11,7 +11,7 @@ import signal
 from collections.abc import AsyncIterator, Iterator, MutableMapping
 from contextlib import asynccontextmanager
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -44,14 +44,21 @@ from service.shadow import shadow_of
 from service.telemetry import Telemetry
 
 
+class Connection(Protocol):
+    """What the application knows of a connection (service/protocol.py)."""
+
+    def close_if_idle(self, seconds: float) -> None: ...
+
+
 class Service:
     """The ASGI application."""
 
-    def __init__(self, settings: Settings, telemetry: Telemetry) -> None:
-        self.settings, self.telemetry = settings, telemetry
+    def __init__(self, settings: Settings, telemetry: Telemetry, parent: int | None) -> None:
+        self.settings, self.telemetry, self._parent = settings, telemetry, parent
         self.holder = Holder(settings.releases, settings.cache, telemetry)
         self.jobs = Jobs(settings.jobs_dir or settings.releases / ".jobs")
         telemetry.add_source(self._job_metrics)
+        self.connections = set[Connection]()
         self.admission = Admission(settings.max_concurrency, telemetry)
         pace, offload = Pace(), Offload(settings.max_long, telemetry)
         self._shadow = shadow_of(settings, telemetry)
@@ -127,16 +134,18 @@ class Service:
         self.telemetry.log("draining", signal=number)
 
     async def _tick(self) -> None:
-        parent = os.getppid()
         while True:
             self.telemetry.tick()
-            if self.settings.workers > 1 and os.getppid() != parent:
+            for connection in list(self.connections):
+                connection.close_if_idle(self.settings.idle_seconds)
+            if self._parent not in (None, os.getppid()):
                 signal.raise_signal(signal.SIGTERM)  # nobody would start another worker, or end this one
             await asyncio.sleep(1)
 
 
-def create_app(settings: Settings, telemetry: Telemetry | None = None) -> Service:
-    return Service(settings, telemetry or Telemetry(settings.log_queries, limit=settings.max_concurrency))
+def create_app(settings: Settings, telemetry: Telemetry | None = None, parent: int | None = None) -> Service:
+    """`parent`: the process that this one must not outlive, where it is a worker of several."""
+    return Service(settings, telemetry or Telemetry(settings.log_queries, limit=settings.max_concurrency), parent)
 
 
 async def _refusal(request: Request, error: Exception) -> Response:

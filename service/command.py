@@ -55,6 +55,7 @@ class Config(uvicorn.Config):
             timeout_worker_healthcheck=30,
         )
         self._settings, self._metrics = settings, metrics
+        self._parent = None if settings.workers == 1 else os.getpid()  # it is made there, and handed to the workers
 
     def load_app(self) -> Callable[[], Service]:
         """In the worker."""
@@ -64,7 +65,7 @@ class Config(uvicorn.Config):
         sys.setswitchinterval(_SWITCH)
         gc.freeze()  # what is imported stays
         gc.set_threshold(*_GARBAGE)
-        return lambda: create_app(settings, telemetry)
+        return lambda: create_app(settings, telemetry, self._parent)
 
 
 def run(settings: Settings) -> None:

@@ -78,6 +78,7 @@ class Predict:
         if kept is None:
             kept = await self._answer_anew(exchange, release, body, send)
         else:
+            exchange.timing = "cache;desc=hit, "
             await exchange.answer(send, 200, JSON, kept.body)
             self._telemetry.note(Noted(kept.found, False, True, 0.0, 0.0, exchange.seconds))
         if self._shadow is not None and kept is not None:

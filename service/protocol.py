@@ -1,4 +1,4 @@
-"""uvicorn's HTTP protocol with two changes that a busy service needs.
+"""uvicorn's HTTP protocol with three changes that a busy service needs.
 
 An answer is written in one piece. uvicorn writes head and body separately: two system calls, two packets and two
 wake-ups of the client where one would do.
@@ -6,17 +6,23 @@ wake-ups of the client where one would do.
 A request for /predict takes a place when it is whole (service/admission.py). Where there is none, it is refused before
 anything is made of it: no scope, no task, no parsing. At twice the load that a worker can bear, refusing is half of all
 work, and what it takes is missing for answers.
+
+Connections that nobody uses are closed by a look at all of them once a second, not by a timer that is set and cancelled
+with every request.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
+from time import monotonic
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from service.admission import REFUSED
 from service.app import Service
+from service.exchange import Headers
 from service.predict import ROUTE
 
 Message = Any  # an event of ASGI's
@@ -39,22 +45,22 @@ class Sender:
         cycle, start = self._cycle, self._start
         if message["type"] == "http.response.start" and not cycle.response_started:
             self._start = message
-            del cycle.send  # else cycle and sender hold each other, and wait for the garbage collector
             return
         if start is None:
             await self._otherwise(message)
             return
-        self._start, body = None, message.get("body", b"")
-        if message.get("more_body") or cycle.scope["method"] == "HEAD" or cycle.flow.write_paused:
+        self._start = None
+        if message.get("more_body") or not self.whole(start["status"], start["headers"], message.get("body", b"")):
             await self._otherwise(start)
             await self._otherwise(message)
-        elif not cycle.disconnected:
-            self._write(start["status"], [*cycle.default_headers, *start["headers"]], body)
 
-    def _write(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
-        cycle, closing = self._cycle, False
-        lines = [STATUS_LINE[status]]
-        for name, value in headers:
+    def whole(self, status: int, headers: Headers, body: bytes) -> bool:
+        """Write an answer at once, without the events of ASGI; False where it must go the long way."""
+        cycle = self._cycle
+        if cycle.disconnected or cycle.flow.write_paused or cycle.scope["method"] == "HEAD":
+            return False
+        lines, closing = [STATUS_LINE[status]], False
+        for name, value in (*cycle.default_headers, *headers):
             lines.append(b"%s: %s\r\n" % (name, value))
             closing |= name == b"connection" and value == b"close"
         cycle.keep_alive = cycle.keep_alive and not closing
@@ -69,6 +75,7 @@ class Sender:
         if not cycle.keep_alive:
             cycle.transport.close()
         cycle.on_response()
+        return True
 
 
 class Protocol(HttpToolsProtocol):
@@ -78,13 +85,18 @@ class Protocol(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        service = self.config.loaded_app
-        assert isinstance(service, Service)
-        self._holder, self._admission = service.holder, service.admission
+        assert isinstance(self.config.loaded_app, Service)
+        self._service = self.config.loaded_app
+        self._holder, self._admission = self._service.holder, self._service.admission
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._service.connections.add(self)
+        self._idle_since = monotonic()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        cycle.send = Sender(cycle)  # type: ignore[method-assign]
-        super()._start_asgi_task(cycle, app)
+        sender = Sender(cycle)  # kept by the application alone: cycle and sender would else hold each other
+        super()._start_asgi_task(cycle, lambda scope, receive, _: app(scope, receive, sender))
 
     def data_received(self, data: bytes) -> None:
         if self._admission.full and data.startswith(_HEAD) and self._is_idle() and self._refuses(data):
@@ -100,15 +112,27 @@ class Protocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
+        """As uvicorn does it, without its timer."""
         if self._places:
             self._places -= 1
             self._admission.leave()
-        super().on_response_complete()
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        self._idle_since = monotonic()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+
+    def close_if_idle(self, seconds: float) -> None:
+        """Close a connection that nobody has used for so long."""
+        if self._is_idle() and monotonic() - self._idle_since > seconds:
+            self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         while self._places:
             self._places -= 1
             self._admission.leave()
+        self._service.connections.discard(self)
         super().connection_lost(exc)
 
     def _is_idle(self) -> bool:
@@ -121,6 +145,6 @@ class Protocol(HttpToolsProtocol):
         if length is None or end + 4 + int(length[1]) != len(data) or _SPECIAL.search(data, 0, end + 2):
             return False
         given = _REQUEST_ID.search(data, 0, end + 2)
-        self._unset_keepalive_if_required()
+        self._idle_since = monotonic()
         self.transport.write(self._admission.refused_at_once(given[1] if given else None, self._holder.name))
         return True

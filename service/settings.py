@@ -37,12 +37,13 @@ class Settings:
         default=4, metadata={"help": "Batches and explanations that are worked on or wait; the next gets 503."}
     )
     max_concurrency: int = field(
-        default=64, metadata={"help": "Requests that are worked on or wait; the next gets 503."}
+        default=24, metadata={"help": "Requests that are worked on or wait; the next gets 503."}
     )
     cache: int = field(
         default=16384, metadata={"help": "Answers that a worker keeps to give them again; about 2 KB each. 0: none."}
     )
     body_seconds: float = field(default=10.0, metadata={"help": "Time that a client has to send its body."})
+    idle_seconds: float = field(default=75.0, metadata={"help": "Connections that are idle for longer are closed."})
     watch_seconds: float = field(default=2.0, metadata={"help": "How often CURRENT is looked at; 0: never."})
     drain_seconds: float = field(
         default=0.0, metadata={"help": "Time between SIGTERM (unready) and the end of listening."}
@@ -75,7 +76,8 @@ class Settings:
         _must(1 <= self.workers <= 256, "workers must be between 1 and 256", self.workers)
         for name in ("max_body", "max_batch", "max_batch_body", "max_long", "max_concurrency", "job_threads"):
             _must(getattr(self, name) >= 1, f"{name} must be at least 1", getattr(self, name))
-        _must(self.body_seconds > 0, "body_seconds must be above 0", self.body_seconds)
+        for name in ("body_seconds", "idle_seconds"):
+            _must(getattr(self, name) > 0, f"{name} must be above 0", getattr(self, name))
         _must(0 <= self.cache <= 10**8, "cache must be between 0 and 100000000", self.cache)
         _must(0 <= self.shadow_share <= 1, "shadow_share must be between 0 and 1", self.shadow_share)
         _must(self.shadow is None or is_name(self.shadow), "shadow must be the name of a release", self.shadow)
