@@ -18,6 +18,7 @@ from fastapi.exceptions import RequestValidationError
 from prometheus_client import CONTENT_TYPE_LATEST
 from prometheus_client.metrics_core import Metric
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from core import __version__
 from core.errors import XregError
@@ -65,15 +66,20 @@ class Service:
         self._predict = Predict(settings, self.holder, self.admission, pace, offload, self._shadow, telemetry)
         self.api = FastAPI(title="xreg", version=__version__, lifespan=self._lifespan, docs_url=None, redoc_url=None)
         self.api.openapi = cache(lambda: document(self.api, settings))  # type: ignore[method-assign]  # FastAPI's own way
-        self.api.include_router(asking_routes(settings, self.holder, pace, offload, telemetry))
-        self.api.include_router(job_routes(settings, self.jobs))
-        self.api.include_router(health_routes(self.holder))
-        self.api.include_router(release_routes(settings, self.holder))
-        self.api.include_router(admin_routes(settings, self.holder))
-        self.api.include_router(page_routes(self.holder))
+        routers = (
+            asking_routes(settings, self.holder, pace, offload, telemetry),
+            job_routes(settings, self.jobs),
+            health_routes(self.holder),
+            release_routes(settings, self.holder),
+            admin_routes(settings, self.holder),
+            page_routes(self.holder),
+        )
+        for router in routers:
+            self.api.include_router(router)
+        self._routes = [route for router in routers for route in router.routes]
         self.api.add_api_route("/metrics", self._metrics, response_class=Response, tags=["health"])
         for kind in (RefusedError, HTTPException, RequestValidationError, XregError, Exception):
-            self.api.add_exception_handler(kind, _refusal)
+            self.api.add_exception_handler(kind, self._refusal)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -100,6 +106,19 @@ class Service:
             self.telemetry.failure(error, exchange.request_id, exchange.release)
         route = getattr(scope.get("route"), "path", "other").replace(":path", "")
         self.telemetry.observe(route, exchange.status, exchange.seconds)
+
+    async def _refusal(self, request: Request, error: Exception) -> Response:
+        """Every error of a route as a problem."""
+        said, headers = _problem(error), dict[str, str]()
+        if isinstance(error, RefusedError):
+            headers = {name.decode(): value.decode() for name, value in error.headers}
+        elif isinstance(error, HTTPException):
+            headers = dict(error.headers or {})
+            if error.status_code == 405:  # Starlette names the methods of the first route of a path: there may be more
+                found = [route for route in self._routes if route.matches(request.scope)[0] is not Match.NONE]
+                methods = {method for route in found for method in getattr(route, "methods", ())}
+                headers["Allow"] = ", ".join(sorted(methods)) or headers.get("Allow", "GET")
+        return Response(encode(said), said.status, headers, media_type="application/problem+json")
 
     async def _metrics(self) -> Response:
         """For Prometheus."""
@@ -146,16 +165,6 @@ class Service:
 def create_app(settings: Settings, telemetry: Telemetry | None = None, parent: int | None = None) -> Service:
     """`parent`: the process that this one must not outlive, where it is a worker of several."""
     return Service(settings, telemetry or Telemetry(settings.log_queries, limit=settings.max_concurrency), parent)
-
-
-async def _refusal(request: Request, error: Exception) -> Response:
-    """Every error of a route as a problem."""
-    said, headers = _problem(error), dict[str, str]()
-    if isinstance(error, RefusedError):
-        headers = {name.decode(): value.decode() for name, value in error.headers}
-    elif isinstance(error, HTTPException):
-        headers = dict(error.headers or {})
-    return Response(encode(said), said.status, headers, media_type="application/problem+json")
 
 
 def _problem(error: Exception) -> Problem:

@@ -169,3 +169,14 @@ def test_every_text_is_a_query(app: Service, query: str) -> None:
     answer = asyncio.run(post(app, json.dumps({"query": query}).encode()))
     lone = any("\ud800" <= character <= "\udfff" for character in query)
     assert answer.status == (400 if lone else 200)
+
+
+def test_a_wrong_method_is_told_the_right_ones(server: Running) -> None:
+    for path, allowed in (
+        ("/jobs/x", "DELETE, GET"),
+        ("/releases", "GET"),
+        ("/predict", "POST"),
+        ("/labelwise", "POST"),
+    ):
+        answer = server.http.request("PATCH", path)
+        assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
