@@ -107,7 +107,7 @@ def _accepted(settings: Settings, jobs: Jobs, body: bytes, key: str | None) -> J
     digest = hashlib.sha256(body).hexdigest()
     if asked.ads is not UNSET:
         ads = asked.ads
-        about = Asked(key, digest, asked.mode, f"{len(ads)} ads")
+        about = Asked(key, digest, asked.mode, f"{len(ads)} ad{'s' * (len(ads) > 1)}")
         return jobs.add(about, "ads.parquet", lambda path: _write_ads(path, ads))[0]
     assert asked.file is not UNSET  # one of them was given
     with open_below(settings.data_dir, asked.file) as source:
