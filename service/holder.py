@@ -1,8 +1,9 @@
 """The release being served, and how another takes its place.
 
-A new one is opened, verified byte by byte and warmed beside the old one, in a thread; then one assignment on the event
-loop swaps them. A request takes `release` once and so sees one release; the old mapping goes when the last request that
-holds it does. A release that cannot be served is refused, logged and counted, and the old one goes on.
+A new one is verified byte by byte in a process of its own (the first one here: nobody waits for answers yet), mapped
+and warmed beside the old one in a thread; then one assignment on the event loop swaps them. A request takes `release`
+once and so sees one release; the old mapping goes when the last request that holds it does. A release that cannot be
+served is refused, logged and counted, and the old one goes on.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from service.cache import AnswerCache
 from service.problems import RefusedError, problem
 from service.schemas import Reloaded
 from service.telemetry import Telemetry
+from service.verify import verify_elsewhere
 
 _NOT_A_WORD = "\u2603"  # has no letter: the merge of nothing is compiled too
 _KEPT = 65536
@@ -39,11 +41,12 @@ class Release(NamedTuple):
     answers: AnswerCache
 
 
-def open_release(path: Path, cache: int = 0) -> Release:
-    """Verify and open a release, compile or load its kernels, and ask what it must know; `cache` answers are kept."""
+def open_release(path: Path, cache: int = 0, verify: bool = True) -> Release:
+    """Open a release, compile or load its kernels, and ask what it must know; `cache` answers are kept. `verify`: every
+    byte is checked, unless that was done just now."""
     manifest = read_release(path, verify=False)
     golden, created = manifest.get("golden"), created_at(path.name)
-    served = Served.open(path)
+    served = Served.open(path, verify)
     served.engine.warm_up()
     served.ask(_NOT_A_WORD, Wanted(rank="revenue"))  # makes the weights, here and not in a request
     if not isinstance(golden, list):
@@ -108,7 +111,10 @@ class Holder:
         if name == self._refused and not again:
             return Reloaded("refused", self.name)
         try:
-            release = await asyncio.to_thread(open_release, self._releases / name, self._cache)
+            first = self.release is None
+            if not first:
+                await verify_elsewhere(self._releases / name)
+            release = await asyncio.to_thread(open_release, self._releases / name, self._cache, first)
         except Exception as error:  # whatever a damaged release leads to, the old one goes on
             return self._refuse(name, error, again)
         self.release, self._refused = release, None

@@ -1,16 +1,15 @@
 """A release that is tried before it serves: some requests are answered by it too, off their way, and compared.
 
-A request is offered after its answer was sent, so nobody waits for the shadow. It works in a thread of its own that the
-operating system runs when little else wants to; where it falls behind, what is offered is dropped and counted. What is
-counted is how far the answers agree: the share of their ads that both have.
+A request is offered after its answer was sent, so nobody waits for the shadow. It works in a thread of its own; where
+it falls behind, what is offered is dropped and counted. What is counted is how far the answers agree: the share of
+their ads that both have. The thread has no lower priority than others: one that holds the interpreter's lock and is
+kept waiting by the operating system would keep all others waiting.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
@@ -43,7 +42,7 @@ class Shadow:
         self._path, self._share, self._telemetry = settings.releases / name, settings.shadow_share, telemetry
         self._offers = deque[Offer]()
         self._release: Release | None = None
-        self._thread = ThreadPoolExecutor(1, "shadow", initializer=_yield_to_others)
+        self._thread = ThreadPoolExecutor(1, "shadow")
 
     def offer(self, body: bytes, release: Release, found: Found) -> None:
         """A request that was answered; a share of them is taken."""
@@ -86,10 +85,6 @@ class Shadow:
 
 def _ids(release: Release, found: Found) -> set[str]:
     return {release.ad_id(ad) for ad in found.merged.ads.tolist()}
-
-
-def _yield_to_others() -> None:
-    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)  # on Linux, of this thread
 
 
 def shadow_of(settings: Settings, telemetry: Telemetry) -> Shadow | None:
