@@ -67,7 +67,6 @@ MUST = {
 _CONNECTIONS = 16  # of the closed loop that CPU is counted in
 _TRIED = 4, 8, 16, 32  # of those that look for saturation
 _QUIET = 0.1  # cores of others below which times can be trusted
-_MIXED, _CACHE = 20_000, "2048"  # requests of mixed traffic; a cache that cannot hold those that come once
 _MANY = 2048  # so that a load of twice saturation reaches the server
 _ANSWER = re.compile(rb"answer;dur=([0-9.]+)")
 console = Console(width=120)
@@ -102,9 +101,9 @@ def processor(rig: Rig, sizes: Sizes) -> Figures:
         servers["predict"] = stack.enter_context(serving(rig.releases, rig.log, rig.core, cache="0"))
         targets["predict"] = rig.target(servers["predict"].port)
         log = rig.log.with_name("mixed")
-        servers["mixed"] = stack.enter_context(serving(rig.releases, log, rig.core, cache=_CACHE))
-        targets["mixed"] = rig.mixed_target(servers["mixed"].port, _MIXED)
+        servers["mixed"] = stack.enter_context(serving(rig.releases, log, rig.core))
         for turn in range(-1, sizes.rounds):  # one to get warm
+            targets["mixed"] = rig.mixed_target(servers["mixed"].port, sizes.requests, seed=turn + 1)
             for kind, target in targets.items():
                 seconds, per_second = _closed(servers[kind], target, sizes.requests)
                 if turn >= 0:

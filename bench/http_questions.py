@@ -36,11 +36,11 @@ def make_queries(served: Served, n: int = N_QUERIES, seed: int = 0) -> list[str]
     return [asked[i] for i in random.permutation(len(asked))]
 
 
-def mixed_queries(served: Served, n: int, seed: int = 1) -> list[str]:
-    """Requests in turns: a popular query of the table, one of many combinations of words."""
-    random = np.random.default_rng(seed)
+def mixed_queries(served: Served, n: int, seed: int) -> list[str]:
+    """Requests in turns: a popular query of the table, the same ones for every seed; a combination of words."""
     known = [query for query, _ in served.table.rows()]
-    popular = random.permutation(len(known))[:_POPULAR]
+    popular = np.random.default_rng(0).permutation(len(known))[:_POPULAR]
+    random = np.random.default_rng(1 + seed)
     weight = 1 / np.arange(1, len(popular) + 1)
     often = random.choice(popular, n // 2, p=weight / weight.sum())
     words = sorted({word for query in known for word in query.split()})
@@ -123,9 +123,9 @@ class Rig(NamedTuple):
     def target(self, port: int) -> Target:
         return Target(port, self.requests, self.judge)
 
-    def mixed_target(self, port: int, n: int) -> Target:
+    def mixed_target(self, port: int, n: int, seed: int) -> Target:
         served = Served.open(self.release)
-        queries = mixed_queries(served, n)
+        queries = mixed_queries(served, n, seed)
         return Target(port, make_requests(queries), RightAds(queries, {self.release.name: served}))
 
 

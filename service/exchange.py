@@ -24,6 +24,8 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = Iterable[tuple[bytes, bytes]]
 
+Whole = Callable[[int, bytes, bytes, bool], bool]
+WHOLE = "xreg.whole"  # in a request's scope: writes status, lines of the head and body at once; says whether it could
 RELEASE = "xreg.release"  # in a request's scope: what a route answered from
 JSON, PROBLEM = b"application/json", b"application/problem+json"
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
@@ -45,15 +47,16 @@ class DisconnectedError(Exception):
 class Exchange:
     """A request's headers, its id, and when it came."""
 
-    __slots__ = ("closing", "headers", "release", "request_id", "started", "status", "timing")
+    __slots__ = ("closing", "headers", "release", "request_id", "started", "status", "timing", "whole")
 
     def __init__(self, scope: Scope, release: str | None, closing: bool) -> None:
         self.started = perf_counter()
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         self.request_id = request_id_of(self.headers.get(b"x-request-id"))
         self.release, self.closing = release, closing
+        self.whole: Whole | None = scope.pop(WHOLE, None)
         self.status = 500
-        self.timing = ""
+        self.timing = b""
 
     @property
     def seconds(self) -> float:
@@ -64,27 +67,33 @@ class Exchange:
         given = self.headers.get(b"traceparent", b"")
         return given.decode() if _TRACEPARENT.fullmatch(given) else None
 
-    def own_headers(self) -> list[tuple[bytes, bytes]]:
-        """What every answer carries."""
-        timing = f"{self.timing}total;dur={1e3 * self.seconds:.3f}".encode()
-        own = [(b"x-request-id", self.request_id), (b"server-timing", timing)]
+    def own_lines(self) -> bytes:
+        """What the head of every answer carries, as lines."""
+        said = self.request_id, self.timing, 1e3 * (perf_counter() - self.started)
+        lines = b"x-request-id: %s\r\nserver-timing: %stotal;dur=%.3f\r\n" % said
         if self.release:
-            own.append((b"x-release", self.release.encode()))
-        if self.closing:  # the client looks for another worker, and loses nothing
-            own.append((b"connection", b"close"))
-        return own
+            lines += b"x-release: %s\r\n" % self.release.encode()
+        return lines + b"connection: close\r\n" if self.closing else lines  # the client looks for another worker
 
-    async def answer(self, send: Send, status: int, kind: bytes, body: bytes, more: Headers = ()) -> None:
+    def own_headers(self) -> list[tuple[bytes, bytes]]:
+        return _pairs(self.own_lines())
+
+    async def answer(self, send: Send, status: int, kind: bytes, body: bytes, more: bytes = b"") -> None:
+        """In one write where the server can; `more` lines of the head."""
         self.status = status
-        headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), *self.own_headers(), *more]
-        whole = getattr(send, "whole", None)  # our own protocol's shorter way (service/protocol.py)
-        if whole is not None and whole(status, headers, body):
-            return
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        lines = b"content-type: %s\r\ncontent-length: %d\r\n%s%s" % (kind, len(body), self.own_lines(), more)
+        if self.whole is None or not self.whole(status, lines, body, self.closing):
+            await send({"type": "http.response.start", "status": status, "headers": _pairs(lines)})
+            await send({"type": "http.response.body", "body": body})
 
     async def refuse(self, send: Send, said: Problem, more: Headers = ()) -> None:
-        await self.answer(send, said.status, PROBLEM, encode(said), more)
+        lines = b"".join(b"%s: %s\r\n" % pair for pair in more)
+        await self.answer(send, said.status, PROBLEM, encode(said), lines)
+
+
+def _pairs(lines: bytes) -> list[tuple[bytes, bytes]]:
+    parted = (line.partition(b": ") for line in lines.split(b"\r\n")[:-1])
+    return [(name, value) for name, _, value in parted]
 
 
 async def read_body(exchange: Exchange, receive: Receive, most: int, seconds: float) -> bytes:
@@ -126,7 +135,7 @@ def too_large(most: int) -> Problem:
 
 
 def check_kind(content_type: bytes) -> None:
-    kind = content_type.partition(b";")[0].strip().lower()
+    kind = content_type if content_type == JSON else content_type.partition(b";")[0].strip().lower()
     if kind != JSON:
         detail = f"Content-Type must be application/json, got {kind.decode('latin-1')[:80] or 'none'}"
         raise RefusedError(problem(415, "content-type", detail))

@@ -78,7 +78,7 @@ class Predict:
         if kept is None:
             kept = await self._answer_anew(exchange, release, body, send)
         else:
-            exchange.timing = "cache;desc=hit, "
+            exchange.timing = b"cache;desc=hit, "
             await exchange.answer(send, 200, JSON, kept.body)
             self._telemetry.note(Noted(kept.found, False, True, 0.0, 0.0, exchange.seconds))
         if self._shadow is not None and kept is not None:
@@ -96,7 +96,7 @@ class Predict:
             found, degraded = self._found(exchange, release, asked, deadline)
         done = exchange.seconds
         said = encode(PredictAnswer(release.name, degraded, ads_of(release, found), found.reason))
-        exchange.timing = f"answer;dur={1e3 * (done - read):.3f}, "
+        exchange.timing = b"answer;dur=%.3f, " % (1e3 * (done - read))
         await exchange.answer(send, 200, JSON, said)
         total = exchange.seconds
         self._telemetry.note(Noted(found, degraded, False, read, total - done, total))

@@ -1,7 +1,7 @@
 """uvicorn's HTTP protocol with three changes that a busy service needs.
 
-An answer is written in one piece. uvicorn writes head and body separately: two system calls, two packets and two
-wake-ups of the client where one would do.
+An answer of /predict is written in one piece. uvicorn writes head and body separately: two system calls, two packets
+and two wake-ups of the client where one would do.
 
 A request for /predict takes a place when it is whole (service/admission.py). Where there is none, it is refused before
 anything is made of it: no scope, no task, no parsing. At twice the load that a worker can bear, refusing is half of all
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -22,64 +23,30 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from service.admission import REFUSED
 from service.app import Service
-from service.exchange import Headers
+from service.exchange import WHOLE
 from service.predict import ROUTE
 
-Message = Any  # an event of ASGI's
 _HEAD = f"POST {ROUTE} HTTP/1.1\r\n".encode()
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d{1,9})\r\n", re.IGNORECASE)
 _REQUEST_ID = re.compile(rb"\r\nx-request-id: *([^\r\n]*)\r\n", re.IGNORECASE)
 _SPECIAL = re.compile(rb"\r\n(?:connection|transfer-encoding|expect|upgrade):", re.IGNORECASE)
 
 
-class Sender:
-    """`send` of one request: an answer that is whole and plain goes out in one write, any other as uvicorn does it."""
-
-    __slots__ = ("_cycle", "_otherwise", "_start")
-
-    def __init__(self, cycle: RequestResponseCycle) -> None:
-        self._cycle, self._otherwise = cycle, cycle.send
-        self._start: Message | None = None
-
-    async def __call__(self, message: Message) -> None:
-        cycle, start = self._cycle, self._start
-        if message["type"] == "http.response.start" and not cycle.response_started:
-            self._start = message
-            return
-        if start is None:
-            await self._otherwise(message)
-            return
-        self._start = None
-        if message.get("more_body") or not self.whole(start["status"], start["headers"], message.get("body", b"")):
-            await self._otherwise(start)
-            await self._otherwise(message)
-
-    def whole(self, status: int, headers: Headers, body: bytes) -> bool:
-        """Write an answer at once, without the events of ASGI; False where it must go the long way."""
-        cycle = self._cycle
-        if cycle.disconnected or cycle.flow.write_paused or cycle.scope["method"] == "HEAD":
-            return False
-        lines, closing, length = [STATUS_LINE[status]], False, b"%d" % len(body)
-        measured = False
-        for name, value in (*cycle.default_headers, *headers):
-            lines.append(b"%s: %s\r\n" % (name, value))
-            closing |= name == b"connection" and value == b"close"
-            measured |= name == b"content-length" and value == length
-        if not measured:  # as with 204 and 304
-            return False
-        cycle.keep_alive = cycle.keep_alive and not closing
-        if not (cycle.keep_alive or closing):
-            lines.append(b"connection: close\r\n")
-        head = b"".join(lines)
-        if head.count(b"\r\n") != len(lines):
-            raise RuntimeError("a header's value must be one line")
-        cycle.response_started = cycle.response_complete = True
-        cycle.transport.write(b"%s\r\n%s" % (head, body))
-        cycle.message_event.set()
-        if not cycle.keep_alive:
-            cycle.transport.close()
-        cycle.on_response()
-        return True
+def write_whole(cycle: RequestResponseCycle, status: int, lines: bytes, body: bytes, closing: bool) -> bool:
+    """An answer in one write, as uvicorn would give it in two; False where it must go the long way. `lines` of the head
+    say the body's length, and that the connection ends if it is `closing`."""
+    if cycle.disconnected or cycle.flow.write_paused:
+        return False
+    default = b"".join([b"%s: %s\r\n" % pair for pair in cycle.default_headers])
+    if not (cycle.keep_alive or closing):
+        lines += b"connection: close\r\n"
+    cycle.response_started = cycle.response_complete = True
+    cycle.transport.write(b"%s%s%s\r\n%s" % (STATUS_LINE[status], default, lines, body))
+    cycle.message_event.set()
+    if closing or not cycle.keep_alive:
+        cycle.transport.close()
+    cycle.on_response()
+    return True
 
 
 class Protocol(HttpToolsProtocol):
@@ -99,8 +66,9 @@ class Protocol(HttpToolsProtocol):
         self._idle_since = monotonic()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        sender = Sender(cycle)  # kept by the application alone: cycle and sender would else hold each other
-        super()._start_asgi_task(cycle, lambda scope, receive, _: app(scope, receive, sender))
+        if cycle.scope["path"] == ROUTE and cycle.scope["method"] == "POST":
+            cycle.scope[WHOLE] = partial(write_whole, cycle)  # type: ignore[literal-required]
+        super()._start_asgi_task(cycle, app)
 
     def data_received(self, data: bytes) -> None:
         if self._admission.full and data.startswith(_HEAD) and self._is_idle() and self._refuses(data):
