@@ -103,7 +103,7 @@ class Service:
         try:
             await self.api(scope, receive, sent)
         except Exception as error:  # answered by `_refusal`; Starlette raises it again for the log
-            self.telemetry.failure(error, exchange.request_id, exchange.release)
+            self.telemetry.failure(error, exchange.request_id, exchange.traceparent, exchange.release)
         route = getattr(scope.get("route"), "path", "other").replace(":path", "")
         self.telemetry.observe(route, exchange.status, exchange.seconds)
 
@@ -122,7 +122,8 @@ class Service:
 
     async def _metrics(self) -> Response:
         """For Prometheus."""
-        return Response(self.telemetry.metrics(), media_type=CONTENT_TYPE_LATEST)
+        self.telemetry.tick()
+        return Response(await asyncio.to_thread(self.telemetry.metrics), media_type=CONTENT_TYPE_LATEST)
 
     @asynccontextmanager
     async def _lifespan(self, api: FastAPI) -> AsyncIterator[None]:

@@ -64,7 +64,7 @@ class Predict:
         except DisconnectedError:
             exchange.status = _CLOSED
         except Exception as error:
-            self._telemetry.failure(error, exchange.request_id, exchange.release)
+            self._telemetry.failure(error, exchange.request_id, exchange.traceparent, exchange.release)
             await exchange.refuse(send, FAILURE)
         if exchange.status != 200:
             self._telemetry.observe(ROUTE, exchange.status, exchange.seconds)

@@ -172,7 +172,7 @@ class Telemetry:
         self.counts.add("xreg_reloads", "refused")
 
     def metrics(self) -> bytes:
-        self.tick()
+        """What was noted is added up by `tick`, which belongs to the event loop; this takes milliseconds."""
         return generate_latest(self.registry)
 
     def _counted(self) -> Iterator[Metric]:
@@ -188,10 +188,10 @@ class Telemetry:
         """A query as it may be logged."""
         return text if self._log_queries else "xxh3:" + xxh3_128_hexdigest(text.encode())
 
-    def failure(self, error: Exception, request: bytes, release: str | None) -> None:
+    def failure(self, error: Exception, request: bytes, trace: str | None, release: str | None) -> None:
         """Something that should not happen, with where it did."""
         where = "".join(traceback.format_exception(error))
-        self.log("failure", request=request.decode(), release=release, cause=repr(error), where=where)
+        self.log("failure", request=request.decode(), trace=trace, release=release, cause=repr(error), where=where)
 
     def log(self, event: str, **fields: Any) -> None:
         """One line; fields that are None are left out."""
