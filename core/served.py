@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from time import perf_counter
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -231,6 +231,19 @@ class Served:
         if wanted.candidates is not None:
             keep &= np.isin(row.ads, wanted.candidates)
         return row.ads[keep], row.scores[keep]
+
+    def check_golden(self, golden: Any) -> None:
+        """Refuse a release that does not answer what it must know as it did when it was published."""
+        if not isinstance(golden, list):
+            raise ModelError("the manifest has no golden queries")
+        for asked in golden:
+            try:
+                query, expected = asked["query"], asked["ads"]
+            except (TypeError, KeyError) as error:
+                raise ModelError(f"a golden query has a query and its ads, got {asked!r:.80}") from error
+            ads = self.ids(query)
+            if ads != expected:
+                raise ModelError(f"{query!r} was answered with {ads[:3]}, expected {expected[:3]}")
 
     def ids(self, query: str, k: int = 10) -> list[str]:
         """The answer as people know the ads."""

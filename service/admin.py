@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Path as Parameter
 
 from core.errors import XregError
 from core.releases import current, listing, read_release
 from core.text import normalise
 from service.access import needs_token, nothing_here
-from service.exchange import body_of
+from service.exchange import body_of, json_response
 from service.holder import Holder
 from service.openapi import answer, answer_or_refusal, refusal, request_body
 from service.problems import RefusedError, problem
@@ -24,13 +25,8 @@ from service.schemas import (
     RollbackRequest,
     TableEntry,
     TableRow,
-    encode,
 )
 from service.settings import Settings
-
-
-def _json(body: Any, status: int = 200) -> Response:
-    return Response(encode(body), status, media_type="application/json")
 
 
 def release_routes(settings: Settings, holder: Holder) -> APIRouter:
@@ -40,7 +36,7 @@ def release_routes(settings: Settings, holder: Holder) -> APIRouter:
     @routes.get("/releases", response_class=Response, responses={200: answer(Releases)})
     async def releases() -> Response:
         """The releases, oldest first; which one CURRENT names, and which one answers here."""
-        return _json(await asyncio.to_thread(_listed, settings.releases, holder.name))
+        return json_response(await asyncio.to_thread(_listed, settings.releases, holder.name))
 
     @routes.get(
         "/table/{query:path}",
@@ -48,12 +44,13 @@ def release_routes(settings: Settings, holder: Holder) -> APIRouter:
         responses={
             200: answer(TableRow),
             404: refusal("the table does not have the query"),
+            422: refusal("a query that is too long"),
             503: refusal("no release"),
         },
     )
-    async def table(query: str) -> Response:
+    async def table(request: Request, query: Annotated[str, Parameter(max_length=1000)]) -> Response:
         """The table's row of a query."""
-        release = holder.pinned()
+        release = holder.pinned(request.scope)
         canonical = normalise(query)
         row = release.served.table.get(canonical)
         if row is None:
@@ -61,7 +58,7 @@ def release_routes(settings: Settings, holder: Holder) -> APIRouter:
                 problem(404, "not-in-table", f"{canonical!r:.200} is not in the table of {release.name}")
             )
         entries = zip(row.ads.tolist(), row.scores.tolist(), strict=True)
-        return _json(
+        return json_response(
             TableRow(release.name, canonical, [TableEntry(release.ad_id(ad), round(x, 8)) for ad, x in entries])
         )
 
@@ -120,11 +117,11 @@ def admin_routes(settings: Settings, holder: Holder) -> APIRouter:
     )
     async def rollback(request: Request) -> Response:
         """Serve the release before the current one again, or the one named."""
-        asked = read_rollback(await body_of(request, settings.max_body))
+        asked = read_rollback(await body_of(request, settings, settings.max_body))
         return _outcome(await holder.roll_back(asked.to))
 
     return routes
 
 
 def _outcome(result: Reloaded) -> Response:
-    return _json(result, 409 if result.result == "refused" else 200)
+    return json_response(result, 409 if result.result == "refused" else 200)

@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator, MutableMapping
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, MutableMapping
 from contextlib import asynccontextmanager
 from functools import cache
+from time import monotonic
 from typing import Any, Protocol
 
 from fastapi import FastAPI, Request, Response
@@ -27,7 +29,7 @@ from service.admission import Admission
 from service.asking import asking_routes
 from service.counts import gauge
 from service.draining import delayed_signals
-from service.exchange import RELEASE, Exchange, Receive, Scope, Send
+from service.exchange import RELEASE, DisconnectedError, Exchange, Receive, Scope, Send
 from service.health import health_routes
 from service.holder import Holder
 from service.job_routes import job_routes
@@ -37,12 +39,14 @@ from service.offload import Offload
 from service.openapi import document
 from service.pace import Pace
 from service.page.routes import page_routes
-from service.predict import ROUTE, Predict
+from service.predict import CLOSED, ROUTE, Predict
 from service.problems import FAILURE, Fault, Problem, RefusedError, invalid, problem, problem_of
 from service.schemas import encode
 from service.settings import Settings
 from service.shadow import shadow_of
 from service.telemetry import Telemetry
+
+_PAUSE = 1.0  # seconds
 
 
 class Connection(Protocol):
@@ -64,7 +68,8 @@ class Service:
         pace, offload = Pace(), Offload(settings.max_long, telemetry)
         self._shadow = shadow_of(settings, telemetry)
         self._predict = Predict(settings, self.holder, self.admission, pace, offload, self._shadow, telemetry)
-        self.api = FastAPI(title="xreg", version=__version__, lifespan=self._lifespan, docs_url=None, redoc_url=None)
+        self.api = FastAPI(title="xreg", version=__version__, lifespan=self._lifespan, docs_url=None, redoc_url=None,
+                           redirect_slashes=False)  # fmt: skip
         self.api.openapi = cache(lambda: document(self.api, settings))  # type: ignore[method-assign]  # FastAPI's own way
         routers = (
             asking_routes(settings, self.holder, pace, offload, telemetry),
@@ -78,7 +83,7 @@ class Service:
             self.api.include_router(router)
         self._routes = [route for router in routers for route in router.routes]
         self.api.add_api_route("/metrics", self._metrics, response_class=Response, tags=["health"])
-        for kind in (RefusedError, HTTPException, RequestValidationError, XregError, Exception):
+        for kind in (RefusedError, DisconnectedError, HTTPException, RequestValidationError, XregError, Exception):
             self.api.add_exception_handler(kind, self._refusal)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -106,9 +111,13 @@ class Service:
             self.telemetry.failure(error, exchange.request_id, exchange.traceparent, exchange.release)
         route = getattr(scope.get("route"), "path", "other").replace(":path", "")
         self.telemetry.observe(route, exchange.status, exchange.seconds)
+        if self.settings.log_requests:
+            self.telemetry.log("request", route=route, **exchange.about())
 
     async def _refusal(self, request: Request, error: Exception) -> Response:
         """Every error of a route as a problem."""
+        if isinstance(error, DisconnectedError):
+            return Response(status_code=CLOSED)  # nobody sees it but the metrics
         said, headers = _problem(error), dict[str, str]()
         if isinstance(error, RefusedError):
             headers = {name.decode(): value.decode() for name, value in error.headers}
@@ -131,10 +140,10 @@ class Service:
         runner = JobRunner(self.settings, self.jobs, self.telemetry)
         if self.settings.workers > 1:
             await self.holder.reload()  # until a worker can answer, others do: it does not listen yet
-        work = [self.holder.watch(self.settings.watch_seconds), self._tick(), runner.run()]
+        work = [lambda: self.holder.watch(self.settings.watch_seconds), self._tick, runner.run]
         if self._shadow is not None:
-            work.append(self._shadow.run())
-        tasks = [asyncio.create_task(one) for one in work]
+            work.append(self._shadow.run)
+        tasks = [asyncio.create_task(self._kept_up(one)) for one in work]
         with delayed_signals(self._drain, self.settings.drain_seconds):
             yield  # live before it is ready
         for task in tasks:
@@ -143,8 +152,21 @@ class Service:
         self.telemetry.tick()
         self.telemetry.log("stop", release=self.holder.name)
 
+    async def _kept_up(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Work in the background goes on, whatever happens to it."""
+        while True:
+            try:
+                await work()
+                return
+            except Exception as error:
+                self.telemetry.failure(error, b"background", None, self.holder.name)
+            await asyncio.sleep(_PAUSE)
+
     def _job_metrics(self) -> Iterator[Metric]:
-        states, going = self.jobs.counts()
+        try:
+            states, going = self.jobs.counts()
+        except (sqlite3.Error, OSError):  # the others are needed all the more
+            states, going = {}, {}
         yield gauge("xreg_jobs", "Jobs, by state.", [((state,), n) for state, n in states.items()], "state")
         progress = [((job,), share) for job, share in going.items()]
         yield gauge("xreg_job_progress_ratio", "How far jobs are that have not ended.", progress, "job")
@@ -154,13 +176,16 @@ class Service:
         self.telemetry.log("draining", signal=number)
 
     async def _tick(self) -> None:
+        due = monotonic()
         while True:
             self.telemetry.tick()
+            self.telemetry.counts.observe("xreg_loop_lag_seconds", [max(0.0, monotonic() - due)])
             for connection in list(self.connections):
                 connection.close_if_idle(self.settings.idle_seconds)
             if self._parent not in (None, os.getppid()):
                 signal.raise_signal(signal.SIGTERM)  # nobody would start another worker, or end this one
-            await asyncio.sleep(1)
+            due = monotonic() + _PAUSE
+            await asyncio.sleep(_PAUSE)
 
 
 def create_app(settings: Settings, telemetry: Telemetry | None = None, parent: int | None = None) -> Service:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import perf_counter
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -10,7 +11,7 @@ from fastapi import APIRouter, Query, Request, Response
 from core.served import Found
 from core.why import Push, Why, why
 from service.answers import ads_of, beam_of, wanted_of
-from service.exchange import RELEASE, json_body
+from service.exchange import json_body, json_response
 from service.holder import Holder, Release
 from service.offload import Offload
 from service.openapi import answer, refusal, request_body
@@ -27,7 +28,6 @@ from service.schemas import (
     TableWhy,
     TreePath,
     WordPush,
-    encode,
 )
 from service.settings import Settings
 from service.telemetry import Telemetry
@@ -48,6 +48,7 @@ def asking_routes(settings: Settings, holder: Holder, pace: Pace, offload: Offlo
         responses={
             200: answer(BatchAnswer, "answers in the order of the queries"),
             400: refusal("not JSON, or a bad header"),
+            408: refusal("the body came too slowly"),
             413: refusal("the body is too large"),
             415: refusal("not application/json"),
             **_REFUSALS,
@@ -55,21 +56,25 @@ def asking_routes(settings: Settings, holder: Holder, pace: Pace, offload: Offlo
     )
     async def batch(request: Request) -> Response:
         """Many queries with the same wishes, through the batch kernel: the ads that /predict gives one by one."""
-        body = await json_body(request, settings.max_batch_body)
+        started = perf_counter()
+        body = await json_body(request, settings, settings.max_batch_body)
         deadline = deadline_of(request.headers.get("x-deadline-ms"))
-        release = _pinned(holder, request)
+        release = holder.pinned(request.scope)
 
         def work() -> tuple[BatchAnswer, list[Found]]:
             asked = read_batch(body, settings.max_batch)
             wished = beam_of(release, asked)
-            beam = wished if deadline is None else pace.within(wished, deadline / len(asked.queries))
+            beam = wished
+            if deadline is not None:
+                beam = pace.within(wished, (deadline - (perf_counter() - started)) / len(asked.queries))
             found = release.served.ask_many(asked.queries, wanted_of(release, asked, beam))
             answers = [OneAnswer(ads_of(release, one), one.reason) for one in found]
             return BatchAnswer(release.name, beam < wished, answers), found
 
         said, found = await offload.run(work)
         telemetry.count(found)
-        return Response(encode(said), media_type="application/json")
+        telemetry.counts.add("xreg_degraded", by=len(found) * said.degraded)
+        return json_response(said)
 
     @routes.get(
         "/explain",
@@ -83,21 +88,14 @@ def asking_routes(settings: Settings, holder: Holder, pace: Pace, offload: Offlo
     ) -> Response:
         """Why an ad has its relevance for a query: its path and the probability of each edge in every tree, the words
         that pushed it, and what the table says."""
-        release = _pinned(holder, request)
+        release = holder.pinned(request.scope)
         number = release.served.catalogue.ids.find(ad)
         if number < 0:
             raise RefusedError(problem(404, "unknown-ad", f"{ad!r:.300} is not in the catalogue of {release.name}"))
         said = await offload.run(lambda: _explained(release, ad, number, why(release.served, query, number)))
-        return Response(encode(said), media_type="application/json")
+        return json_response(said)
 
     return routes
-
-
-def _pinned(holder: Holder, request: Request) -> Release:
-    """The release that a request is answered from, which the answer's head names."""
-    release = holder.pinned()
-    request.scope[RELEASE] = release.name
-    return release
 
 
 def _explained(release: Release, ad: str, number: int, said: Why) -> ExplainAnswer:

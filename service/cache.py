@@ -1,8 +1,8 @@
 """Answers that were given before, by the very bytes that asked for them: people ask the same things again and again.
 
 A cache belongs to a release and goes with it, so it can never answer for another. Only answers that depend on nothing
-but the body are kept: none of a narrowed beam, and none to a long body, which comes once. The answer that was not asked
-for the longest time makes room for a new one.
+but the body are kept: none of a narrowed beam, none to a long body, which comes once, and no large ones. The answer
+that was not asked for the longest time makes room for a new one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from core.served import Found
 
-_LONGEST = 1024  # bytes of a body
+_LONGEST, _LARGEST = 1024, 4096  # bytes of what is asked and of what is answered: ten ads have about 900
 
 
 class Kept(NamedTuple):
@@ -34,7 +34,7 @@ class AnswerCache:
         return kept
 
     def put(self, asked: bytes, kept: Kept) -> None:
-        if not self._most or len(asked) > _LONGEST:
+        if not self._most or len(asked) > _LONGEST or len(kept.body) > _LARGEST:
             return
         if len(self._kept) >= self._most:
             del self._kept[next(iter(self._kept))]

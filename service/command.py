@@ -72,9 +72,8 @@ def run(settings: Settings) -> None:
     if not settings.releases.is_dir():
         raise ReleaseError(f"{settings.releases}: no such directory")
     if settings.workers == 1:
-        signal.signal(
-            signal.SIGTERM, lambda *_: None
-        )  # uvicorn raises it again when it has ended: exit code 0 all the same
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: None)  # uvicorn raises it again at its end; the exit code is 0
         uvicorn.Server(Config(settings, None)).run()
         return
     with tempfile.TemporaryDirectory(prefix="xreg-metrics-") as metrics:

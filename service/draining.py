@@ -32,8 +32,8 @@ def delayed_signals(on_first: Callable[[int], None], seconds: float) -> Iterator
             _pass_on(handler, number)
             return
         seen = True
-        on_first(number)
         loop.call_soon_threadsafe(loop.call_later, seconds, _pass_on, handler, number)
+        on_first(number)
 
     for number in _SIGNALS:
         signal.signal(number, handle)

@@ -9,15 +9,16 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from itertools import count
 from time import perf_counter
 from typing import Any
 
-from fastapi import Request
+from fastapi import Request, Response
 
 from service.problems import Problem, RefusedError, problem
 from service.schemas import encode
+from service.settings import Settings
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -26,6 +27,7 @@ Headers = Iterable[tuple[bytes, bytes]]
 
 Whole = Callable[[int, bytes, bytes, bool], bool]
 WHOLE = "xreg.whole"  # in a request's scope: writes status, lines of the head and body at once; says whether it could
+ARRIVED = "xreg.arrived"  # in a request's scope: when its last byte was read
 RELEASE = "xreg.release"  # in a request's scope: what a route answered from
 JSON, PROBLEM = b"application/json", b"application/problem+json"
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
@@ -50,7 +52,7 @@ class Exchange:
     __slots__ = ("closing", "headers", "release", "request_id", "started", "status", "timing", "whole")
 
     def __init__(self, scope: Scope, release: str | None, closing: bool) -> None:
-        self.started = perf_counter()
+        self.started: float = scope.get(ARRIVED) or perf_counter()
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         self.request_id = request_id_of(self.headers.get(b"x-request-id"))
         self.release, self.closing = release, closing
@@ -66,6 +68,16 @@ class Exchange:
     def traceparent(self) -> str | None:
         given = self.headers.get(b"traceparent", b"")
         return given.decode() if _TRACEPARENT.fullmatch(given) else None
+
+    def about(self) -> dict[str, Any]:
+        """For the log."""
+        return {
+            "request": self.request_id.decode(),
+            "trace": self.traceparent,
+            "release": self.release,
+            "status": self.status,
+            "seconds": round(self.seconds, 6),
+        }
 
     def own_lines(self) -> bytes:
         """What the head of every answer carries, as lines."""
@@ -96,9 +108,9 @@ def _pairs(lines: bytes) -> list[tuple[bytes, bytes]]:
     return [(name, value) for name, _, value in parted]
 
 
-async def read_body(exchange: Exchange, receive: Receive, most: int, seconds: float) -> bytes:
-    """The whole body, which may be as long as `most`: by what the header says, and by counting."""
-    said = exchange.headers.get(b"content-length", b"0")
+async def read_body(headers: Mapping[bytes, bytes], receive: Receive, most: int, seconds: float) -> bytes:
+    """The whole body, `most` bytes at most: by what the header says, and by counting. It must come in time."""
+    said = headers.get(b"content-length", b"0")
     if len(said) > 12 or int(said) > most:  # the server let digits through only
         raise RefusedError(too_large(most))
     message = await receive()
@@ -141,16 +153,15 @@ def check_kind(content_type: bytes) -> None:
         raise RefusedError(problem(415, "content-type", detail))
 
 
-async def body_of(request: Request, most: int) -> bytes:
-    """The body of a request that FastAPI routes, counted as it arrives."""
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > most:
-            raise RefusedError(too_large(most))
-    return bytes(body)
+async def body_of(request: Request, settings: Settings, most: int) -> bytes:
+    """The body of a request that FastAPI routes."""
+    return await read_body(dict(request.scope["headers"]), request.receive, most, settings.body_seconds)
 
 
-async def json_body(request: Request, most: int) -> bytes:
+async def json_body(request: Request, settings: Settings, most: int) -> bytes:
     check_kind(request.headers.get("content-type", "").encode("latin-1"))
-    return await body_of(request, most)
+    return await body_of(request, settings, most)
+
+
+def json_response(body: Any, status: int = 200) -> Response:
+    return Response(encode(body), status, media_type="application/json")

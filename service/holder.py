@@ -13,20 +13,21 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from core.errors import ModelError, XregError
+from core.errors import XregError
 from core.releases import created_at, current, read_release, roll_back
 from core.served import Served, Wanted
+from service.admission import RETRY_AFTER
 from service.cache import AnswerCache
-from service.problems import RefusedError, problem
+from service.exchange import RELEASE, Scope
+from service.problems import RefusedError, cause_of, problem
 from service.schemas import Reloaded
 from service.telemetry import Telemetry
 from service.verify import verify_elsewhere
 
 _NOT_A_WORD = "\u2603"  # has no letter: the merge of nothing is compiled too
 _KEPT = 65536
-_RETRY = ((b"retry-after", b"1"),)
 
 
 class Release(NamedTuple):
@@ -49,23 +50,10 @@ def open_release(path: Path, cache: int = 0, verify: bool = True) -> Release:
     served = Served.open(path, verify)
     served.engine.warm_up()
     served.ask(_NOT_A_WORD, Wanted(rank="revenue"))  # makes the weights, here and not in a request
-    if not isinstance(golden, list):
-        raise ModelError(f"{path}: the manifest has no golden queries")
-    for asked in golden:
-        _check(path, served, asked)
+    served.check_golden(golden)
     tabled = datetime.fromisoformat(str(manifest.get("tabled", manifest["created"])))
     name_of = lru_cache(_KEPT)(served.catalogue.ids.name)
     return Release(path.name, served, created, tabled, manifest.get("figures", {}), name_of, AnswerCache(cache))
-
-
-def _check(path: Path, served: Served, asked: Any) -> None:
-    try:
-        query, expected = asked["query"], asked["ads"]
-    except (TypeError, KeyError) as error:
-        raise ModelError(f"{path}: a golden query has a query and its ads, got {asked!r:.80}") from error
-    ads = served.ids(query)
-    if ads != expected:
-        raise ModelError(f"{path}: {query!r} was answered with {ads[:3]}, expected {expected[:3]}")
 
 
 class Holder:
@@ -82,10 +70,12 @@ class Holder:
     def ready(self) -> bool:
         return self.release is not None and not self.draining
 
-    def pinned(self) -> Release:
-        """The release that a request is answered from."""
+    def pinned(self, scope: Scope | None = None) -> Release:
+        """The release that a request is answered from; its scope says so, for the answer's head."""
         if self.release is None:
-            raise RefusedError(problem(503, "no-release", "there is no release to answer from yet"), _RETRY)
+            raise RefusedError(problem(503, "no-release", "there is no release to answer from yet"), RETRY_AFTER)
+        if scope is not None:
+            scope[RELEASE] = self.release.name
         return self.release
 
     async def reload(self, again: bool = True) -> Reloaded:
@@ -134,7 +124,7 @@ class Holder:
         return None if self.release is None else self.release.name
 
     def _refuse(self, name: str, error: Exception, again: bool) -> Reloaded:
-        cause = str(error) if isinstance(error, XregError) else f"{type(error).__name__}: {error}"
+        cause = cause_of(error)
         mark = cause if name == "CURRENT" else name
         if again or mark != self._refused:
             self._telemetry.refused()

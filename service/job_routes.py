@@ -21,7 +21,7 @@ from msgspec import UNSET
 
 from service.access import needs_token
 from service.data_files import ENDINGS, open_below
-from service.exchange import json_body
+from service.exchange import json_body, json_response
 from service.jobs import Asked, Jobs
 from service.openapi import answer, refusal, request_body
 from service.problems import RefusedError, problem
@@ -48,6 +48,7 @@ def job_routes(settings: Settings, jobs: Jobs) -> APIRouter:
         responses={
             202: {**answer(Job, "accepted, or accepted before under the same key"), "headers": _LOCATION},
             400: refusal("not JSON"),
+            408: refusal("the body came too slowly"),
             413: refusal("the body is too large"),
             415: refusal("not application/json"),
             422: refusal("a value that cannot be, or a key that was used for another request"),
@@ -60,19 +61,19 @@ def job_routes(settings: Settings, jobs: Jobs) -> APIRouter:
         idempotency_key: Annotated[str | None, Header(min_length=1, max_length=200)] = None,
     ) -> Response:
         """Fill the query→ad table anew from a set of ads. The result becomes a new release, which is then served."""
-        body = await json_body(request, settings.max_batch_body)
+        body = await json_body(request, settings, settings.max_batch_body)
         job = await _stored(lambda: _accepted(settings, jobs, body, idempotency_key))
         return Response(encode(job), 202, {"Location": f"/jobs/{job.id}"}, "application/json")
 
     @routes.get("/jobs", response_class=Response, responses={200: answer(JobList)})
     async def listed() -> Response:
         """The jobs, newest first."""
-        return _json(JobList(await _stored(jobs.all)))
+        return json_response(JobList(await _stored(jobs.all)))
 
     @routes.get("/jobs/{job}", response_class=Response, responses={200: answer(Job), **_UNKNOWN})
     async def one(job: str) -> Response:
         """How far a job is, and what came of it."""
-        return _json(await _stored(lambda: jobs.one(job)))
+        return json_response(await _stored(lambda: jobs.one(job)))
 
     @routes.delete(
         "/jobs/{job}",
@@ -82,16 +83,12 @@ def job_routes(settings: Settings, jobs: Jobs) -> APIRouter:
     )
     async def cancel(job: str) -> Response:
         """End a job before it has published anything; one that runs ends within a second or so."""
-        return _json(await _stored(lambda: jobs.cancel(job)))
+        return json_response(await _stored(lambda: jobs.cancel(job)))
 
     return routes
 
 
 _LOCATION = {"Location": {"description": "where to ask for its progress", "schema": {"type": "string"}}}
-
-
-def _json(body: Any) -> Response:
-    return Response(encode(body), media_type="application/json")
 
 
 async def _stored(work: Callable[[], T]) -> T:

@@ -12,6 +12,7 @@ import fcntl
 import json
 import os
 import signal
+import sqlite3
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,6 +22,7 @@ from typing import Any
 
 from core.errors import ReleaseError, ResumeError
 from service.jobs import Jobs, Work
+from service.problems import cause_of
 from service.settings import Settings
 from service.telemetry import Telemetry
 
@@ -29,6 +31,7 @@ _PATIENCE = 10.0  # seconds that a process has to end
 _CRASHES = 3  # times that a job's process may die before the job has failed
 _WAITS = (ResumeError.exit_code, ReleaseError.exit_code)  # somebody else works or publishes: later, perhaps
 _TRIES = 60
+_LONGEST_LINE = 1 << 24
 
 
 class JobRunner:
@@ -53,7 +56,12 @@ class JobRunner:
             if work is None:
                 await asyncio.sleep(_LOOK)
                 continue
-            await self._finish(work)
+            try:
+                await self._finish(work)
+            except (sqlite3.Error, OSError):  # of the jobs' own disk: whoever keeps this running tries again
+                raise
+            except Exception as error:  # of this job: the next must not wait for it
+                await self._ended(work, "failed", detail=cause_of(error))
             await asyncio.to_thread(self._jobs.tidy)
 
     async def _finish(self, work: Work) -> None:
@@ -81,7 +89,7 @@ class JobRunner:
         """Exit code, the release that was published, and the cause that was given."""
         process = await asyncio.create_subprocess_exec(
             *self._command(work), stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE, limit=_LONGEST_LINE,
         )  # fmt: skip
         os.sched_setscheduler(process.pid, os.SCHED_IDLE, os.sched_param(0))  # requests come first
         self._telemetry.log("job runs", job=work.id, pid=process.pid)

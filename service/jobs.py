@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from time import time
 from typing import Any, Literal, NamedTuple
+from urllib.parse import quote
 
 from core.format import sync
 from service.problems import Fault, RefusedError, invalid, problem
@@ -71,7 +72,6 @@ class Jobs:
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         with closing(sqlite3.connect(self.directory / _FILE, timeout=30)) as connection:
             connection.row_factory = sqlite3.Row
-            connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
             connection.execute(_SCHEMA)
             with connection:
@@ -129,10 +129,12 @@ class Jobs:
             return [_shown(row) for row in db.execute(f"SELECT {_SHOWN} FROM jobs ORDER BY number DESC")]
 
     def counts(self) -> tuple[dict[str, int], dict[str, float]]:
-        """(how many there are in each state, how far those are that have not ended)"""
-        if not (self.directory / _FILE).exists():  # nobody has asked for a job yet: then nothing is written either
+        """(how many there are in each state, how far those are that have not ended); for those who watch, so it writes
+        nothing and hardly waits: raises sqlite3.Error where it cannot read."""
+        path = self.directory / _FILE
+        if not path.exists():  # nobody has asked for a job yet
             return dict.fromkeys(STATES, 0), {}
-        with self._open() as db:
+        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", timeout=0.5, uri=True)) as db:
             states = dict(db.execute("SELECT state, count(*) FROM jobs GROUP BY state").fetchall())
             going = "SELECT id, progress FROM jobs WHERE state IN ('queued', 'running')"
             return {state: states.get(state, 0) for state in STATES}, dict(db.execute(going).fetchall())

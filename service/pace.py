@@ -7,21 +7,25 @@ import re
 from service.problems import RefusedError, problem
 
 _AHEAD = 0.05  # share of the newest search in the mean
+_FIXED = 10e-6
+_TELLING = 5
 _MILLISECONDS = re.compile(r"\d{1,9}(\.\d{1,6})?", re.ASCII)
 
 
 class Pace:
-    """What a node of the beam took lately, in seconds."""
+    """What a node of the beam took lately, in seconds, besides what a search takes whatever its beam."""
 
     def __init__(self) -> None:
         self._per_node = 5e-6
 
     def within(self, beam: int, seconds: float) -> int:
         """The widest beam, not above the one asked for, that should be done in time."""
-        return max(1, min(beam, int(seconds / self._per_node)))
+        return max(1, min(beam, int((seconds - _FIXED) / self._per_node)))
 
     def took(self, beam: int, seconds: float) -> None:
-        self._per_node += _AHEAD * (seconds / beam - self._per_node)
+        """Learn from a search; one that found nothing to do, or hardly a beam, teaches nothing."""
+        if beam >= _TELLING and seconds > _FIXED:
+            self._per_node += _AHEAD * ((seconds - _FIXED) / beam - self._per_node)
 
 
 def deadline_of(given: str | None) -> float | None:

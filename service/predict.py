@@ -1,14 +1,12 @@
 """POST /predict, the hot path: a raw ASGI handler in front of the router.
 
 The kernel takes tens of microseconds and runs on the event loop, since a hop to a thread costs as much; only requests
-that name many candidates go to one. A deadline that the beam would miss narrows it, by what searches took lately per
-node of the beam: the answer then says `degraded`. What was asked before in the same bytes is answered from the
-release's cache.
+that name many ads or features, or say very much, go to one. A deadline that the beam would miss narrows it, by what
+searches took lately per node of the beam, and so does pressure: the answer then says `degraded`. What was asked before
+in the same bytes is answered from the release's cache.
 """
 
 from __future__ import annotations
-
-from time import perf_counter
 
 from msgspec import UNSET
 
@@ -29,8 +27,8 @@ from service.shadow import Shadow
 from service.telemetry import Noted, Telemetry
 
 ROUTE, DEADLINE = "/predict", b"x-deadline-ms"
-_ON_LOOP = 50  # candidates that are scored on the event loop
-_CLOSED = 499  # in metrics: the client did not wait
+_ON_LOOP, _LONG_TEXT = 50, 200  # ids, features and characters up to which an answer is found on the event loop
+CLOSED = 499  # in metrics: the client did not wait
 
 
 class Predict:
@@ -53,7 +51,8 @@ class Predict:
         exchange, body = Exchange(scope, self._holder.name, self._holder.draining), b""
         try:
             _check_head(scope, exchange)
-            body = await read_body(exchange, receive, self._settings.max_body, self._settings.body_seconds)
+            settings = self._settings
+            body = await read_body(exchange.headers, receive, settings.max_body, settings.body_seconds)
             if REFUSED in scope:
                 raise self._admission.refusal()
             await self._answer(exchange, body, send)
@@ -62,7 +61,7 @@ class Predict:
         except XregError as error:  # a shared table that cannot be reached
             await exchange.refuse(send, problem_of(error))
         except DisconnectedError:
-            exchange.status = _CLOSED
+            exchange.status = CLOSED
         except Exception as error:
             self._telemetry.failure(error, exchange.request_id, exchange.traceparent, exchange.release)
             await exchange.refuse(send, FAILURE)
@@ -90,7 +89,7 @@ class Predict:
         given = exchange.headers.get(DEADLINE)
         deadline = None if given is None else deadline_of(given.decode("latin-1"))
         read = exchange.seconds
-        if asked.candidates is not UNSET and len(asked.candidates) > _ON_LOOP:
+        if _is_long(asked):
             found, degraded = await self._offload.run(lambda: self._found(exchange, release, asked, deadline))
         else:
             found, degraded = self._found(exchange, release, asked, deadline)
@@ -113,22 +112,24 @@ class Predict:
         beam = self._admission.narrowed(wished)
         if deadline is not None:
             beam = self._pace.within(beam, deadline - exchange.seconds)
-        started = perf_counter()
         found = ask(release, asked, beam)
-        self._pace.took(beam, perf_counter() - started)
+        if asked.candidates is UNSET and found.took is not None:
+            self._pace.took(beam, found.took.search)
         return found, beam < wished
 
     def _log(self, exchange: Exchange, body: bytes) -> None:
         text = UNSET if exchange.status != 200 else read_predict(body).query
-        self._telemetry.log(
-            "predict",
-            request=exchange.request_id.decode(),
-            trace=exchange.traceparent,
-            release=exchange.release,
-            status=exchange.status,
-            seconds=round(exchange.seconds, 6),
-            query=None if text is UNSET else self._telemetry.query(text),
-        )
+        self._telemetry.log("predict", **exchange.about(), query=None if text is UNSET else self._telemetry.query(text))
+
+
+def _is_long(asked: PredictRequest) -> bool:
+    """Whether an answer may take milliseconds: many ids or features, or a long text that is not plain ASCII."""
+    ids = 0 if asked.candidates is UNSET else len(asked.candidates)
+    if max(ids, len(asked.exclude)) > _ON_LOOP:
+        return True
+    if asked.features is not UNSET:
+        return len(asked.features.indices) > _ON_LOOP
+    return asked.query is not UNSET and len(asked.query) > _LONG_TEXT and not asked.query.isascii()
 
 
 def _check_head(scope: Scope, exchange: Exchange) -> None:

@@ -57,6 +57,11 @@ def problem_of(error: XregError) -> Problem:
     return problem(error.status, type(error).__name__.removesuffix("Error").lower(), str(error))
 
 
+def cause_of(error: Exception) -> str:
+    """An error in one line: ours speak for themselves."""
+    return str(error) if isinstance(error, XregError) else f"{type(error).__name__}: {error}"
+
+
 FAILURE = problem(500, "failure", "something went wrong; the log says what, by the request's id")
 
 

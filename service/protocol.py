@@ -16,27 +16,35 @@ from __future__ import annotations
 import asyncio
 import re
 from functools import partial
-from time import monotonic
+from time import monotonic, perf_counter
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from service.admission import REFUSED
 from service.app import Service
-from service.exchange import WHOLE
+from service.exchange import ARRIVED, PROBLEM, WHOLE, request_id_of
 from service.predict import ROUTE
+from service.problems import problem
+from service.schemas import encode
 
 _HEAD = f"POST {ROUTE} HTTP/1.1\r\n".encode()
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d{1,9})\r\n", re.IGNORECASE)
 _REQUEST_ID = re.compile(rb"\r\nx-request-id: *([^\r\n]*)\r\n", re.IGNORECASE)
 _SPECIAL = re.compile(rb"\r\n(?:connection|transfer-encoding|expect|upgrade):", re.IGNORECASE)
+_H2C = re.compile(rb"\r\nupgrade:(?= *h2c\r\n)", re.IGNORECASE)
+_MOST_HEAD = 1 << 16  # bytes of a request's head, beyond those of its first packet
+_MOST_UNREAD = 1 << 20  # bytes of answers that a client may leave unread
 
 
 def write_whole(cycle: RequestResponseCycle, status: int, lines: bytes, body: bytes, closing: bool) -> bool:
-    """An answer in one write, as uvicorn would give it in two; False where it must go the long way. `lines` of the head
-    say the body's length, and that the connection ends if it is `closing`."""
-    if cycle.disconnected or cycle.flow.write_paused:
+    """An answer in one write, as uvicorn would give it in two; False where the client is gone. `lines` of the head say
+    the body's length, and that the connection ends if it is `closing`. Nobody waits for a client that does not read:
+    what it leaves unread is kept, up to a limit, and then its connection ends."""
+    if cycle.disconnected:
         return False
+    if cycle.transport.get_write_buffer_size() > _MOST_UNREAD:
+        cycle.transport.abort()
     default = b"".join([b"%s: %s\r\n" % pair for pair in cycle.default_headers])
     if not (cycle.keep_alive or closing):
         lines += b"connection: close\r\n"
@@ -53,6 +61,8 @@ class Protocol(HttpToolsProtocol):
     """One connection; the application is a service.app.Service."""
 
     _places = 0  # that requests of this connection hold: more than one only where they are pipelined
+    _between = True  # nothing of a next request has been read
+    _in_head, _head_size = False, 0
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -71,23 +81,46 @@ class Protocol(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def data_received(self, data: bytes) -> None:
-        if self._admission.full and data.startswith(_HEAD) and self._is_idle() and self._refuses(data):
-            return
+        if self._between:
+            if self._admission.full and data.startswith(_HEAD) and self._is_idle() and self._refuses(data):
+                return
+            if b"h2c" in data:  # an offer that need not be taken; the parser would stop at it, before the body
+                data = _H2C.sub(b"\r\nx-upgrade:", data, 1)
         super().data_received(data)
+        if self._in_head:
+            self._head_size += len(data)
+            if self._head_size > _MOST_HEAD:
+                self._end(431, "head-too-large", f"the head of a request may have {_MOST_HEAD} bytes at most")
+        else:
+            self._head_size = 0
+
+    def on_message_begin(self) -> None:
+        self._between, self._in_head = False, True
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        super().on_headers_complete()
 
     def on_message_complete(self) -> None:
+        self._between = True
+        self.scope[ARRIVED] = perf_counter()  # type: ignore[literal-required]
         if self.scope["path"] == ROUTE and not self.cycle.response_complete:
             if self._admission.enter():
                 self._places += 1
+                self.cycle.on_response = self._on_placed_response
             else:
                 self.scope[REFUSED] = True  # type: ignore[literal-required]
         super().on_message_complete()
 
-    def on_response_complete(self) -> None:
-        """As uvicorn does it, without its timer."""
-        if self._places:
+    def _on_placed_response(self) -> None:
+        if self._places:  # else the connection was lost meanwhile, and its places with it
             self._places -= 1
             self._admission.leave()
+        self.on_response_complete()
+
+    def on_response_complete(self) -> None:
+        """As uvicorn does it, without its timer."""
         if self.transport.is_closing():
             return
         self.flow.resume_reading()
@@ -106,6 +139,18 @@ class Protocol(HttpToolsProtocol):
             self._admission.leave()
         self._service.connections.discard(self)
         super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        self._end(400, "http", msg)
+
+    def _end(self, status: int, kind: str, detail: str) -> None:
+        """A problem that no request can be made of, and the end of the connection."""
+        body = encode(problem(status, kind, detail))
+        said = STATUS_LINE[status], PROBLEM, len(body), request_id_of(None), body
+        self.transport.write(
+            b"%scontent-type: %s\r\ncontent-length: %d\r\nx-request-id: %s\r\nconnection: close\r\n\r\n%s" % said
+        )
+        self.transport.close()
 
     def _is_idle(self) -> bool:
         return self.cycle is None or self.cycle.response_complete

@@ -40,7 +40,8 @@ class Settings:
         default=24, metadata={"help": "Requests that are worked on or wait; the next gets 503."}
     )
     cache: int = field(
-        default=16384, metadata={"help": "Answers that a worker keeps to give them again; about 2 KB each. 0: none."}
+        default=16384,
+        metadata={"help": "Answers that a worker keeps to give them again; 2 KB each, 6 KB at most. 0: none."},
     )
     body_seconds: float = field(default=10.0, metadata={"help": "Time that a client has to send its body."})
     idle_seconds: float = field(default=75.0, metadata={"help": "Connections that are idle for longer are closed."})

@@ -14,11 +14,10 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from core.errors import XregError
 from core.served import Found
 from service.answers import ask, beam_of
 from service.holder import Release, open_release
-from service.problems import RefusedError
+from service.problems import cause_of
 from service.reading import read_predict
 from service.settings import Settings
 from service.telemetry import Telemetry
@@ -59,8 +58,7 @@ class Shadow:
         try:
             self._release = await loop.run_in_executor(self._thread, open_release, self._path)
         except Exception as error:  # whatever a damaged release leads to, the one being served goes on
-            cause = str(error) if isinstance(error, XregError) else f"{type(error).__name__}: {error}"
-            self._telemetry.log("shadow refused", refused=self._path.name, cause=cause)
+            self._telemetry.log("shadow refused", refused=self._path.name, cause=cause_of(error))
             return
         self._telemetry.log("shadow loaded", shadow=self._path.name)
         while True:
@@ -77,7 +75,7 @@ class Shadow:
         try:
             asked = read_predict(offer.body)
             found = ask(shadow, asked, beam_of(shadow, asked))
-        except (RefusedError, XregError):
+        except Exception:  # whatever it is, it is the shadow's: it is counted
             return None
         given, tried = _ids(offer.release, offer.found), _ids(shadow, found)
         return len(given & tried) / max(len(given), len(tried)) if given or tried else 1.0

@@ -12,6 +12,7 @@ import resource
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, get_args
@@ -46,6 +47,8 @@ FAMILIES = (
            two_labels(ROUTES, _STATUSES), _SECONDS, always=False),
     Family("xreg_stage_seconds", "Time that the parts of an answer take.", "histogram", ("stage",),
            one_label(*STAGES), _SECONDS),
+    Family("xreg_loop_lag_seconds", "How late the event loop is, looked at once a second.", "histogram",
+           buckets=_SECONDS),
     Family("xreg_in_flight", "Requests being worked on.", "gauge"),
     Family("xreg_concurrency_limit", "Requests that may be worked on at once.", "gauge"),
     Family("xreg_shed", "Requests refused under pressure.", "counter", ("reason",),
@@ -198,7 +201,8 @@ class Telemetry:
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
         said = {key: _writable(value) for key, value in fields.items() if value is not None}
         line = orjson.dumps({"time": at, "event": event, **said}).decode()
-        print(line, file=self._out or sys.stderr, flush=True)
+        with suppress(OSError, ValueError):  # nobody reads it any more: no reason to stop
+            print(line, file=self._out or sys.stderr, flush=True)
 
 
 def _resident() -> int:

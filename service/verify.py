@@ -12,7 +12,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from core.errors import ModelError, XregError
+from core.errors import ModelError
+from service.problems import cause_of
 
 _NICE = 10
 
@@ -42,7 +43,7 @@ def main() -> None:
     try:
         open_release(Path(sys.argv[1]))
     except Exception as error:  # whatever a damaged release leads to
-        print(error if isinstance(error, XregError) else f"{type(error).__name__}: {error}")
+        print(cause_of(error))
         sys.exit(1)
 
 

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from fastapi import APIRouter, Request, Response
 
-from service.exchange import RELEASE
 from service.holder import Holder, Release
 from service.page.examples import examples
 from service.problems import RefusedError, problem
@@ -67,8 +66,7 @@ def page_routes(holder: Holder) -> APIRouter:
         return await parts[name].answer(request)
 
     async def begin_with(request: Request) -> Response:
-        release = holder.pinned()
-        request.scope[RELEASE] = release.name
+        release = holder.pinned(request.scope)
         body = kept.get(release.name)
         if body is None:
             body = await asyncio.to_thread(_proposed, release)

@@ -135,3 +135,38 @@ def test_pressure_narrows_the_beam_before_anybody_is_refused() -> None:
     assert beams[10:] == sorted(beams[10:], reverse=True)
     assert beams[-1] == 5
     assert Admission(1, Telemetry()).narrowed(20) == 20
+
+
+def test_who_does_not_read_takes_nobodys_place(small: Running) -> None:
+    """Many requests on one connection whose answers are left unread."""
+    with socket.create_connection(("127.0.0.1", small.port), 30) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.setblocking(False)
+        whole = request()
+        for _ in range(20_000):  # far more than the buffers of both sides hold
+            try:
+                connection.send(whole)
+            except (BlockingIOError, ConnectionError):
+                break
+        eventually(lambda: small.metric("xreg_in_flight") == 0)
+        answers = [small.predict(query="a") for _ in range(5)]
+        assert [(answer.status_code, answer.json()["degraded"]) for answer in answers] == [(200, False)] * 5
+
+
+def test_a_body_is_never_taken_for_a_request(small: Running) -> None:
+    """After an early answer the rest of a body may look like a request: it is answered by nobody, also when all places
+    are taken."""
+    hidden = request(b"X-Request-Id: smuggled\r\n")
+    head = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n" % len(hidden)
+    address = ("127.0.0.1", small.port)
+    with ExitStack() as stack:
+        victim = stack.enter_context(socket.create_connection(address, 30))
+        victim.sendall(head)
+        assert read(victim)[0] == 415
+        others = [stack.enter_context(socket.create_connection(address, 30)) for _ in range(N)]
+        with halted(small):
+            for connection in others:
+                connection.sendall(request())
+            victim.sendall(hidden + b"GET /health/live HTTP/1.1\r\nHost: x\r\nX-Request-Id: mine\r\n\r\n")
+        status, headers, _ = read(victim)
+        assert (status, headers["x-request-id"]) == (200, "mine")

@@ -253,3 +253,27 @@ def test_of_several_workers_one_runs_the_jobs_and_another_takes_over(place: Plac
         assert ended(running, where)["state"] == "succeeded"
         eventually(lambda: running.metric("xreg_workers") == 2)
     assert len(listing(place.releases)) == len(place.names) + 1
+
+
+def test_a_job_that_says_very_much_fails_and_the_next_one_runs(place: Place, server_of: Running) -> None:
+    (place.data / "long.csv").write_text("ad_id,title," + "x" * 100_000 + "\n")
+    _, new = twin_of_a_table_ad(place.releases)
+    long, good = start(server_of, file="long.csv"), start(server_of, ads=[new])
+    failed = ended(server_of, long.headers["location"])
+    assert failed["state"] == "failed"
+    assert len(failed["detail"]) <= 2000
+    assert ended(server_of, good.headers["location"])["state"] == "succeeded"
+
+
+def test_a_broken_jobs_file_costs_jobs_and_nothing_else(place: Place, server_of: Running) -> None:
+    _, new = twin_of_a_table_ad(place.releases)
+    assert start(server_of, file="missing.csv").status_code == 422
+    state = place.releases / ".jobs" / "jobs.sqlite"
+    state.parent.mkdir(exist_ok=True)
+    state.write_bytes(b"this is no database" * 1000)
+    refused = start(server_of, ads=[new])
+    assert (refused.status_code, refused.json()["type"]) == (503, "urn:xreg:problem:jobs")
+    assert "xreg_workers 1.0" in server_of.http.get("/metrics").text
+    assert server_of.predict(query="a").status_code == 200
+    state.unlink()
+    assert ended(server_of, start(server_of, ads=[new]).headers["location"])["state"] == "succeeded"  # it goes on

@@ -163,3 +163,46 @@ def test_a_slow_body_is_given_up_on_and_one_that_never_comes_is_forgotten(releas
     messages.append({"type": "http.disconnect"})
     asyncio.run(service(scope, receive, send))
     assert len(sent) == 2
+
+
+def test_a_log_that_nobody_reads_stops_nothing(releases: Path) -> None:
+    out = io.StringIO()
+    out.close()
+    service = create_app(Settings(releases=releases, log_requests=True), Telemetry(out=out))
+
+    async def asked() -> None:
+        assert (await service.holder.reload()).result == "loaded"
+        assert (await post(service, b'{"query": "a"}')).status == 200
+
+    asyncio.run(asked())
+
+
+def test_work_in_the_background_goes_on_after_a_failure(releases: Path) -> None:
+    service = create_app(Settings(releases=releases), Telemetry(out=io.StringIO()))
+    tried = list[int]()
+
+    async def work() -> None:
+        tried.append(1)
+        if len(tried) == 1:
+            raise ValueError("once")
+
+    asyncio.run(service._kept_up(work))
+    assert len(tried) == 2
+
+
+def test_time_is_counted_from_the_last_byte_of_a_request(releases: Path, tmp_path: Path) -> None:
+    """Also that which it spent waiting for the event loop: a deadline sees it."""
+    with serving(releases, tmp_path / "log", watch_seconds="0", cache="0") as running:
+        running.predict(query="a")
+        with socket.create_connection(("127.0.0.1", running.port), 30) as connection:
+            body = b'{"query": "chair"}'
+            head = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nX-Deadline-Ms: 60000\r\n"
+            whole = head + b"Content-Length: %d\r\n\r\n" % len(body) + body
+            connection.sendall(whole * 100)  # the last ones wait for the first
+            with connection.makefile("rb") as file:
+                seen = list[float]()
+                while len(seen) < 100:
+                    line = file.readline().decode()
+                    if line.startswith("server-timing"):
+                        seen.append(float(line.rpartition("=")[2]))
+    assert seen[-1] > 2 * seen[0]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from service.app import Service
 from tests.service.asgi import post
-from tests.service.server import Running
+from tests.service.server import TOKEN, Running, eventually
 
 Q = b'{"query": "a", '
 BAD: list[tuple[bytes, int, str]] = [
@@ -180,3 +180,65 @@ def test_a_wrong_method_is_told_the_right_ones(server: Running) -> None:
     ):
         answer = server.http.request("PATCH", path)
         assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
+
+
+def raw(server: Running, sent: bytes) -> bytes:
+    """What a connection answers until it ends or says nothing more."""
+    with socket.create_connection(("127.0.0.1", server.port), 30) as connection:
+        connection.sendall(sent)
+        connection.shutdown(socket.SHUT_WR)
+        with connection.makefile("rb") as file:
+            return file.read()
+
+
+def test_what_is_not_http_is_told_so_as_a_problem(server: Running) -> None:
+    said = raw(server, b"nonsense\r\n\r\n")
+    assert said.startswith(b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/problem+json\r\n")
+    assert b"x-request-id: " in said
+    assert json.loads(said.partition(b"\r\n\r\n")[2])["type"] == "urn:xreg:problem:http"
+
+
+def test_a_head_has_an_end(server: Running) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), 30) as connection:
+        said = b""
+        try:
+            connection.sendall(b"GET /health/live HTTP/1.1\r\n")
+            for _ in range(100):
+                connection.sendall(b"x: " + b"y" * 10_000 + b"\r\n")
+            said = connection.recv(65536)
+        except ConnectionError:
+            said = said or b"HTTP/1.1 431"  # it was reset before we could read
+    assert said.startswith(b"HTTP/1.1 431")
+    assert server.http.get("/health/live").status_code == 200
+
+
+def test_an_offer_of_http_2_is_not_taken_and_the_request_is_answered(server: Running) -> None:
+    body = b'{"query": "a"}'
+    head = b"POST /predict HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"
+    said = raw(server, head + b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    assert said.startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("path", ["/predict/batch", "/labelwise"])
+def test_a_long_body_is_refused_by_its_header_on_every_route(server: Running, path: str) -> None:
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n"
+    said = raw(server, head.encode() + b"Content-Length: 99999999999\r\n\r\n{")
+    assert said.startswith(b"HTTP/1.1 413")
+
+
+def test_who_leaves_in_the_middle_of_a_batch_is_no_failure(server: Running) -> None:
+    left = 'xreg_request_seconds_count{route="/predict/batch",status="499"}'
+    before = server.metric(left)
+    head = b"POST /predict/batch HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+    with socket.create_connection(("127.0.0.1", server.port), 30) as connection:
+        connection.sendall(head)
+        assert server.http.get("/health/live").status_code == 200
+    eventually(lambda: server.metric(left) == before + 1)
+    assert not [event for event in server.events() if event["event"] == "failure"]
+
+
+def test_long_texts_and_many_ids_are_answered_off_the_loop(server: Running) -> None:
+    ids = [f"x{i}" for i in range(1000)]
+    for asked in ({"query": "\ufdfa" * 1000}, {"query": "a", "exclude": ids}, {"query": "a", "candidates": ids}):
+        assert server.predict(**asked).status_code == 200
+    assert server.http.get("/table/" + "a" * 1001).status_code == 422

@@ -27,7 +27,7 @@ from training.clicks import open_clicks
 from training.ingest.options import IngestOptions
 from training.ingest.run import ingest
 from training.release.refresh import Plan, publish_parts, refresh
-from training.release.staging import check_release, served_release
+from training.release.staging import served_release
 
 
 class Killed(BaseException):
@@ -74,7 +74,7 @@ def test_the_manifest_says_how_the_release_came_about_and_how_good_it_is(market:
     assert {"WP@5", "XMAD@5", "ECE@10", "query coverage", "table queries", "megabytes"} <= manifest["figures"].keys()
     assert manifest["figures"]["WP@5"] > 40
     assert len(manifest["golden"]) == 16
-    check_release(release, manifest["golden"])
+    Served.open(release).check_golden(manifest["golden"])
     facts = json.loads((release / "stats.json").read_text())
     assert {"merged", "table", "model", "popular", "bm25", "memory"} <= facts["figures"].keys()
     assert facts["figures"]["merged"] == manifest["figures"]
@@ -88,7 +88,7 @@ def test_a_release_that_answers_otherwise_than_it_was_judged_is_refused(night: P
     golden = read_release(served_release(night))["golden"]
     wrong = [*golden[:-1], {**golden[-1], "ads": golden[-1]["ads"][::-1]}]
     with pytest.raises(ModelError, match="was answered with"):
-        check_release(served_release(night), wrong)
+        Served.open(served_release(night)).check_golden(wrong)
 
 
 def test_ads_that_nobody_has_clicked_are_in_the_table_and_answered(market: Path, night: Path) -> None:

@@ -136,6 +136,28 @@ def test_a_run_that_has_published_is_not_made_again(market: Path, releases: Path
     assert refresh_table(CatalogueChange(market / "ads.csv", run="job-2"), terms(releases, days=2)) != name
 
 
+def test_a_run_that_was_killed_before_its_release_was_served_goes_on(
+    market: Path, releases: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed between the release's rename and CURRENT; an old release that is damaged is in nobody's way."""
+    change, old = CatalogueChange(market / "ads.csv", run="job-1"), current(releases)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("core.releases._point_to", killed)
+        with pytest.raises(KeyboardInterrupt):
+            refresh_table(change, terms(releases, days=1))
+    assert current(releases) == old
+    assert len(listing(releases)) == 2
+    name = refresh_table(change, terms(releases, days=2))
+    assert current(releases) == name
+    assert len(listing(releases)) == 2
+    (releases / str(old) / "manifest.json").write_text("damaged")
+    assert refresh_table(change, terms(releases, days=3)) == name
+
+
 def test_a_release_that_is_published_meanwhile_is_built_on(market: Path, releases: Path, tmp_path: Path) -> None:
     """While a table is filled, the night publishes: the table is filled again, for what is served now."""
     published = list[str]()

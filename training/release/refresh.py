@@ -23,7 +23,7 @@ from core.format import MANIFEST, checksum, read_json, written_aside
 from core.labelwise import Labelwise, OnProgress
 from core.merge import PLAIN
 from core.model import open_model
-from core.releases import listing, read_release
+from core.releases import current, listing, read_release
 from core.served import Served
 from core.tables import MappedTable
 from core.text import open_vocabulary
@@ -40,6 +40,7 @@ from training.release.judged import Judged, covered_queries, judge_release
 from training.release.staging import JUDGED, KNOWN, Run, Terms, begun, publish_run, served_release, settled
 from training.tune import tune
 
+_TABLE_WORK = ".table"
 _CLICKS, _TABLE = Params(CLICKS), Labelwise(top=TOP)
 
 
@@ -223,15 +224,22 @@ def refresh_table(change: CatalogueChange, terms: Terms) -> str:
 
 
 def _published_as(run: str | None, releases: Path) -> str | None:
-    """The release that a run has published."""
-    names = listing(releases) if run is not None and releases.is_dir() else []
-    return next((name for name in reversed(names) if read_json(releases / name / MANIFEST).get("run") == run), None)
+    """The release that a run has published: one that is or was served. A run that was killed before that has left its
+    work behind, and goes on."""
+    for name in reversed(listing(releases)) if run is not None and releases.is_dir() else ():
+        try:
+            made_by = read_release(releases / name, verify=False).get("run")
+        except XregError:  # damaged: none of ours to mend
+            continue
+        if made_by == run and (name == current(releases) or not (releases / _TABLE_WORK).exists()):
+            return name
+    return None
 
 
 def _table_refreshed(change: CatalogueChange, terms: Terms) -> str:
     old = served_release(terms.releases)
     job = {"kind": "table", "release": old.name, "ads": checksum(change.ads), "added": change.adding, "run": change.run}
-    with begun(terms, job, ".table") as run:
+    with begun(terms, job, _TABLE_WORK) as run:
         manifest, catalogue, ads = read_release(old), open_catalogue(old / "catalogue"), read_catalogue(change.ads)
         table, live = renewed(catalogue, joined(catalogue, ads) if change.adding else ads)
         if not (run.work / "catalogue").exists():
@@ -276,7 +284,7 @@ def recalibrate(data: Path, whole: bool, terms: Terms) -> str:
 def _recalibrated(data: Path, whole: bool, terms: Terms) -> str:
     old = served_release(terms.releases)
     job = {"kind": "recalibration", "release": old.name, "log": check_clicks(data), "whole": whole}
-    with begun(terms, job, ".table") as run:
+    with begun(terms, job, _TABLE_WORK) as run:
         manifest, clicks = read_release(old), open_clicks(data)
         terms.on_step("judging", 0, 0)
         served, parts = Served.open(old), {name: old / name for name in ("online", "labelwise", "catalogue", "table")}
