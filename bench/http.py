@@ -64,8 +64,8 @@ MUST = {
     "soak_errors": "0",
     "soak_growth": "≤ 0.02",
 }
-_CONNECTIONS = 16  # of the closed loop that CPU is counted in
-_TRIED = 4, 8, 16, 32  # of those that look for saturation
+_CONNECTIONS = 8  # of the closed loop that CPU is counted in
+_TRIED = 4, 8, 12  # of those that look for saturation
 _QUIET = 0.1  # cores of others below which times can be trusted
 _MANY = 2048  # so that a load of twice saturation reaches the server
 _ANSWER = re.compile(rb"answer;dur=([0-9.]+)")

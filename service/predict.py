@@ -55,7 +55,17 @@ class Predict:
             body = await read_body(exchange.headers, receive, settings.max_body, settings.body_seconds)
             if REFUSED in scope:
                 raise self._admission.refusal()
-            await self._answer(exchange, body, send)
+            release = self._holder.pinned()
+            exchange.release = release.name
+            kept = None if DEADLINE in exchange.headers else release.answers.get(body)
+            if kept is None:
+                kept = await self._answer_anew(exchange, release, body, send)
+            else:
+                exchange.timing = b"cache;desc=hit, "
+                await exchange.answer(send, 200, JSON, kept.body)
+                self._telemetry.note(Noted(kept.found, False, True, 0.0, 0.0, exchange.seconds))
+            if self._shadow is not None and kept is not None:
+                self._shadow.offer(body, release, kept.found)
         except RefusedError as refused:
             await exchange.refuse(send, refused.problem, refused.headers)
         except XregError as error:  # a shared table that cannot be reached
@@ -69,19 +79,6 @@ class Predict:
             self._telemetry.observe(ROUTE, exchange.status, exchange.seconds)
         if self._settings.log_requests:
             self._log(exchange, body)
-
-    async def _answer(self, exchange: Exchange, body: bytes, send: Send) -> None:
-        release = self._holder.pinned()
-        exchange.release = release.name
-        kept = None if DEADLINE in exchange.headers else release.answers.get(body)
-        if kept is None:
-            kept = await self._answer_anew(exchange, release, body, send)
-        else:
-            exchange.timing = b"cache;desc=hit, "
-            await exchange.answer(send, 200, JSON, kept.body)
-            self._telemetry.note(Noted(kept.found, False, True, 0.0, 0.0, exchange.seconds))
-        if self._shadow is not None and kept is not None:
-            self._shadow.offer(body, release, kept.found)
 
     async def _answer_anew(self, exchange: Exchange, release: Release, body: bytes, send: Send) -> Kept | None:
         """Returns the answer, unless it is that of a narrowed beam."""

@@ -45,7 +45,7 @@ def write_whole(cycle: RequestResponseCycle, status: int, lines: bytes, body: by
         return False
     if cycle.transport.get_write_buffer_size() > _MOST_UNREAD:
         cycle.transport.abort()
-    default = b"".join([b"%s: %s\r\n" % pair for pair in cycle.default_headers])
+    default = _lines_of(cycle.default_headers)
     if not (cycle.keep_alive or closing):
         lines += b"connection: close\r\n"
     cycle.response_started = cycle.response_complete = True
@@ -57,12 +57,25 @@ def write_whole(cycle: RequestResponseCycle, status: int, lines: bytes, body: by
     return True
 
 
+class _Default:
+    """uvicorn's own headers, the date: made anew once a second, and written with every answer."""
+
+    headers: list[tuple[bytes, bytes]] | None = None
+    lines = b""
+
+
+def _lines_of(headers: list[tuple[bytes, bytes]]) -> bytes:
+    if _Default.headers is not headers:
+        _Default.headers, _Default.lines = headers, b"".join([b"%s: %s\r\n" % pair for pair in headers])
+    return _Default.lines
+
+
 class Protocol(HttpToolsProtocol):
     """One connection; the application is a service.app.Service."""
 
     _places = 0  # that requests of this connection hold: more than one only where they are pipelined
     _between = True  # nothing of a next request has been read
-    _in_head, _head_size = False, 0
+    _head_size = 0
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -87,7 +100,7 @@ class Protocol(HttpToolsProtocol):
             if b"h2c" in data:  # an offer that need not be taken; the parser would stop at it, before the body
                 data = _H2C.sub(b"\r\nx-upgrade:", data, 1)
         super().data_received(data)
-        if self._in_head:
+        if not self._between and (self.cycle is None or self.cycle.scope is not self.scope):  # in the middle of a head
             self._head_size += len(data)
             if self._head_size > _MOST_HEAD:
                 self._end(431, "head-too-large", f"the head of a request may have {_MOST_HEAD} bytes at most")
@@ -95,12 +108,8 @@ class Protocol(HttpToolsProtocol):
             self._head_size = 0
 
     def on_message_begin(self) -> None:
-        self._between, self._in_head = False, True
+        self._between = False
         super().on_message_begin()
-
-    def on_headers_complete(self) -> None:
-        self._in_head = False
-        super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         self._between = True

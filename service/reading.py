@@ -26,8 +26,9 @@ Body = TypeVar("Body")
 _BODIES = (PredictRequest, BatchRequest, LabelwiseRequest, RollbackRequest)
 _INSIDE = {Features: "/features", NewAd: "/ads"}  # objects inside bodies, and where
 _decoders: dict[type, msgspec.json.Decoder[Any]] = {body: msgspec.json.Decoder(body) for body in _BODIES}
-_fields = {name: None for body in (*_BODIES, *_INSIDE) for name in body.__struct_fields__}
-_NAMES = [f'"{name}"'.encode() for name in _fields]
+_names: dict[type, list[bytes]] = {
+    body: [f'"{name}"'.encode() for part in (body, *_INSIDE) for name in part.__struct_fields__] for body in _BODIES
+}
 
 
 def read_predict(body: bytes) -> PredictRequest:
@@ -69,8 +70,8 @@ def _decoded(body: bytes, kind: type[Body]) -> Body:
         raise RefusedError(invalid(*faults_of(body, error))) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RefusedError(not_json(body, error)) from error
-    if b"\\" in body or max(map(body.count, _NAMES)) > 1:  # else no name can be there twice
-        json.loads(body, object_pairs_hook=_distinct)
+    if body.count(b":") > 1 and (b"\\" in body or max(map(body.count, _names[kind])) > 1):
+        json.loads(body, object_pairs_hook=_distinct)  # else no name can be there twice
     return asked
 
 

@@ -37,7 +37,7 @@ class Settings:
         default=4, metadata={"help": "Batches and explanations that are worked on or wait; the next gets 503."}
     )
     max_concurrency: int = field(
-        default=24, metadata={"help": "Requests that are worked on or wait; the next gets 503."}
+        default=12, metadata={"help": "Requests that are worked on or wait; the next gets 503."}
     )
     cache: int = field(
         default=16384,
@@ -47,7 +47,7 @@ class Settings:
     idle_seconds: float = field(default=75.0, metadata={"help": "Connections that are idle for longer are closed."})
     watch_seconds: float = field(default=2.0, metadata={"help": "How often CURRENT is looked at; 0: never."})
     drain_seconds: float = field(
-        default=0.0, metadata={"help": "Time between SIGTERM (unready) and the end of listening."}
+        default=1.0, metadata={"help": "Time between SIGTERM (unready) and the end of listening."}
     )
     shadow: str | None = field(
         default=None, metadata={"help": "A release that answers some requests a second time, to be compared."}

@@ -70,7 +70,7 @@ FAMILIES = (
     Family(_RELEASED, "", "gauge"),
     Family(_TABLED, "", "gauge"),
 )  # fmt: skip
-_BY_HUNDREDS = 256
+_BY_HUNDREDS = 512
 
 
 class Noted(NamedTuple):

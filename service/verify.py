@@ -15,8 +15,6 @@ from pathlib import Path
 from core.errors import ModelError
 from service.problems import cause_of
 
-_NICE = 10
-
 
 async def verify_elsewhere(path: Path) -> None:
     """Verify a release in a process of its own; raises what is wrong with it."""
@@ -26,7 +24,7 @@ async def verify_elsewhere(path: Path) -> None:
     )  # fmt: skip
     try:
         with suppress(ProcessLookupError):
-            os.setpriority(os.PRIO_PROCESS, process.pid, _NICE)
+            os.sched_setscheduler(process.pid, os.SCHED_IDLE, os.sched_param(0))  # requests come first
         said, _ = await process.communicate()
     finally:
         if process.returncode is None:

@@ -46,7 +46,10 @@ def serving(releases: Path, log: Path, until: str = "/health/ready", **settings:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
-    variables = {f"XREG_{name.upper()}": value for name, value in {"admin_token": TOKEN, **settings}.items()}
+    variables = {
+        f"XREG_{name.upper()}": value
+        for name, value in {"admin_token": TOKEN, "drain_seconds": "0", **settings}.items()
+    }
     command = [sys.executable, "-m", "service.command", "--releases", str(releases), "--port", str(port)]
     with log.open("wb") as out:
         process = subprocess.Popen(command, stderr=out, env={**os.environ, **variables})
