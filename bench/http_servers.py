@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.error import HTTPError
@@ -52,16 +52,20 @@ class Server(NamedTuple):
     @property
     def cpu(self) -> float:
         """Seconds of CPU so far."""
-        return sum(_cpu(pid) for pid in _family(self.process.pid))
+        total = 0.0
+        for pid in _family(self.process.pid):
+            with suppress(OSError):  # it has just ended
+                total += _cpu(pid)
+        return total
 
     @property
     def memory(self) -> Memory:
+        """Of the process itself: what it starts to verify a release or to run a job comes and goes."""
         own = resident = 0.0
-        for pid in _family(self.process.pid):
-            for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-                name, _, value = line.partition(":")
-                own += int(value.split()[0]) / 1024 if name == "Anonymous" else 0
-                resident += int(value.split()[0]) / 1024 if name == "Rss" else 0
+        for line in Path(f"/proc/{self.process.pid}/smaps_rollup").read_text().splitlines():
+            name, _, value = line.partition(":")
+            own += int(value.split()[0]) / 1024 if name == "Anonymous" else 0
+            resident += int(value.split()[0]) / 1024 if name == "Rss" else 0
         return Memory(own, resident)
 
     @property
@@ -95,9 +99,10 @@ def _decoded(body: bytes) -> Any:
 def _family(pid: int) -> list[int]:
     """A process and those it started."""
     found = [pid]
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            found += _family(int(child))
+    with suppress(OSError):  # it has just ended
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                found += _family(int(child))
     return found
 
 
