@@ -98,7 +98,7 @@ def test_unfinished_work_is_neither_lost_nor_mixed_up(
         with pytest.raises(ResumeError, match="belongs to a run with other data, options"):
             run_job(paper, other, Labelwise(factor=factor, block=50), out, 1, resume=True)
     with monkeypatch.context() as patch:
-        patch.setattr("core.labelwise_job.find", broken)
+        patch.setattr("core.labelwise_job.reach", broken)
         patch.setattr("core.labelwise_job.finish", broken)
         run_job(paper, points, asked, out, 1, resume=True)
     assert out.exists()
