@@ -14,7 +14,9 @@ from core.labelwise import Labelwise
 from training.commands.options import (
     FILE,
     PATH,
+    chosen_executor,
     chosen_params,
+    executor_options,
     factor_option,
     json_option,
     propensity_option,
@@ -35,8 +37,12 @@ _ASKED = Labelwise()
 @click.option("--tune", "tuned", is_flag=True, help="First choose costs, width, blend and alpha on held-out data.")
 @click.option("--choice", type=FILE, help="Use a choice that `xreg tune` wrote.")
 @click.option("--resume", is_flag=True, help="Go on with a run that was interrupted.")
+@executor_options
 @reported
-def train(data: Path, out: Path, threads: int, tuned: bool, choice: Path | None, resume: bool, **options: Any) -> None:
+def train(
+    data: Path, out: Path, threads: int, tuned: bool, choice: Path | None, resume: bool, executor: str,
+    ray_address: str | None, **options: Any,
+) -> None:  # fmt: skip
     """Train a model on DATA (a directory's train part, or a file)."""
     from core.work import work_of
     from training.dataset import read_dataset
@@ -53,21 +59,22 @@ def train(data: Path, out: Path, threads: int, tuned: bool, choice: Path | None,
         raise UsageError(f"{out} exists; remove it or choose another name")
     if work.exists() and not resume:
         raise ResumeError(f"{work} holds an unfinished run; go on with --resume, or remove it to begin anew")
-    dataset = read_dataset(data, "train")
-    if choice:
-        params = _read_choice(choice).apply(params)
-    if tuned:
-        begun = claimed_by(work)  # an interrupted training goes on with the choice it had
-        params = (Choice.of(begun.params) if begun else _tuned(dataset, params, threads)).apply(params)
-    begin(dataset, params, out, resume)
-    del dataset  # the rest of the run reads its prepared inputs
-    with progress_bar("training", "nodes") as bar:
-        task = bar.add_task("growing trees", total=None)
+    with chosen_executor(executor, ray_address, threads) as where:
+        dataset = read_dataset(data, "train")
+        if choice:
+            params = _read_choice(choice).apply(params)
+        if tuned:
+            begun = claimed_by(work)  # an interrupted training goes on with the choice it had
+            params = (Choice.of(begun.params) if begun else _tuned(dataset, params, threads)).apply(params)
+        begin(dataset, params, out, resume)
+        del dataset  # the rest of the run reads its prepared inputs
+        with progress_bar("training", "nodes") as bar:
+            task = bar.add_task("growing trees", total=None)
 
-        def on_progress(done: int, total: int, depth: int) -> None:
-            bar.update(task, completed=done, total=total or None, description=f"level {depth}")
+            def on_progress(done: int, total: int, depth: int) -> None:
+                bar.update(task, completed=done, total=total or None, description=f"level {depth}")
 
-        finish(out, threads, on_progress)
+            finish(out, threads, on_progress, where)
     size = sum(file.stat().st_size for file in out.iterdir())
     notes.print(f"{out}: {params.trees} trees, {size / 1e6:.1f} MB")
 
@@ -218,10 +225,12 @@ def predict(
 @click.option("--block", type=int, default=_ASKED.block, show_default=True, help="Points that are held at a time.")
 @click.option("--resume", is_flag=True, help="Go on with a run that was interrupted.")
 @threads_option
+@executor_options
 @reported
 def labelwise(
-    model: Path, points: Path, out: Path, top: int, factor: float, block: int, resume: bool, threads: int
-) -> None:
+    model: Path, points: Path, out: Path, top: int, factor: float, block: int, resume: bool, threads: int,
+    executor: str, ray_address: str | None,
+) -> None:  # fmt: skip
     """The best points of every label, out of POINTS (a directory's test part, or a file), scores in 0 … 1.
 
     Writes label, rank, point and score as Parquet, and beside it the same as a scipy CSR of labels × points (.npz).
@@ -230,14 +239,13 @@ def labelwise(
     from training.dataset import read_dataset
 
     asked = Labelwise(top, factor, block=block)
-    dataset = read_dataset(points, "test")
-    with progress_bar("labelwise", "units") as progress:
-        task = progress.add_task("", total=None)
+    with chosen_executor(executor, ray_address, threads) as where, progress_bar("labelwise", "units") as progress:
+        dataset, task = read_dataset(points, "test"), progress.add_task("", total=None)
 
         def on_progress(done: int, total: int) -> None:
             progress.update(task, completed=done, total=total)
 
-        best = run_job(model, dataset.features, asked, out, threads, resume, on_progress)
+        best = run_job(model, dataset.features, asked, out, threads, resume, on_progress, where)
     notes.print(f"{out}: {int(best.counts.sum())} answers for {int((best.counts > 0).sum())} labels")
 
 

@@ -19,7 +19,9 @@ from training.commands.options import (
     FILE,
     PATH,
     F,
+    chosen_executor,
     chosen_params,
+    executor_options,
     factor_option,
     reported,
     threads_option,
@@ -84,10 +86,12 @@ def _steps(what: str) -> Iterator[Any]:
 @_keeping
 @_force
 @tree_options(CLICKS)
+@executor_options
 @reported
 def refresh(
     releases: Path, data: Path | None, table_only: bool, ads: Path | None, top: int | None, factor: float, tuned: bool,
-    keep: int, keep_days: float | None, force: bool, threads: int, **options: Any,
+    keep: int, keep_days: float | None, force: bool, threads: int, executor: str, ray_address: str | None,
+    **options: Any,
 ) -> None:  # fmt: skip
     """The nightly job: train both directions, fill the query→ad table over the current catalogue, judge, publish.
 
@@ -103,13 +107,14 @@ def refresh(
         raise UsageError("give --data DATASET, or --table-only with --ads ADS")
     if table_only and (tuned or top is not None):
         raise UsageError("--table-only trains nothing and keeps the table's size: --tune and --top do not go with it")
-    with _steps("refresh") as on_step:
+    with chosen_executor(executor, ray_address, threads) as where, _steps("refresh") as on_step:
+        terms = Terms(releases, threads, force, on_step, executor=where)
         if ads is not None:
-            name = refresh_table(ads, Terms(releases, threads, force, on_step))
+            name = refresh_table(ads, terms)
         elif data is not None:
             params = chosen_params(**options)
             plan = Plan(params, params, tuned, Labelwise(TOP if top is None else top, factor))
-            name = run(data, plan, Terms(releases, threads, force, on_step))
+            name = run(data, plan, terms)
     _published(releases, name, keep, keep_days)
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from core import __version__
 from core.errors import ModelError, ReleaseError
+from core.executors import Executor
 from core.format import read_json
 from core.releases import created_at, current, is_name, link, publish
 from core.served import RULE, Served
@@ -36,13 +37,15 @@ _STAMP = "%Y-%m-%dT%H:%M:%SZ"
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Where a run publishes to and how: on how many threads, past the gate or not, who is told, and what time it is."""
+    """Where a run publishes to and how: on how many threads, past the gate or not, who is told, what time it is, and
+    where units run if not on the threads."""
 
     releases: Path
     threads: int
     force: bool = False
     on_step: OnStep = lambda name, done, total: None
     now: datetime | None = None
+    executor: Executor | None = None
 
 
 @dataclass(frozen=True, slots=True)
