@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from core import __version__
 from core.errors import ClusterError, UsageError
 from core.executors import After, Tell, Unit, discard
 from core.format import sync, written_aside
@@ -36,6 +37,7 @@ Files = Literal["auto", "shared", "sent"]
 RETRIES = 5  # of a unit whose worker or node died; a unit that kills its worker must end some time
 _CHUNK = 1 << 26
 _PATIENCE = 5.0  # seconds until an address that does not answer is given up
+_INSTALL = f"install xreg {__version__} with the extra `ray` on every machine of the cluster"
 _STARTING = 60.0  # seconds that a node may take to start a worker
 
 
@@ -50,7 +52,7 @@ class RayExecutor:
 
     def __init__(self, address: str | None = None, files: Files = "auto") -> None:
         self.address, self.files, self.run_id = address, files, uuid.uuid4().hex[:12]
-        self._put: dict[Path, tuple[Sent, list[Any]]] = {}
+        self._put: dict[Path, Sent] = {}
         self._using = Counter[Path]()
         self._mine = False
 
@@ -73,6 +75,8 @@ class RayExecutor:
         try:
             if self.files != "shared" and kind is None:
                 self._on_nodes(_forgetting(self.run_id), _PATIENCE)
+        except ClusterError:  # what is left there goes with the next run
+            pass
         finally:
             if self._mine:
                 self._ray.shutdown()
@@ -89,10 +93,7 @@ class RayExecutor:
             if there is None:
                 raise ClusterError(f"the Ray node at {address} did not start a worker within {_STARTING:.0f} s")
             if "missing" in there:
-                raise ClusterError(
-                    f"the worker at {address} cannot import xreg ({there['missing']}): install xreg "
-                    f"{self._about['xreg'].partition(' ')[0]} with the extra `ray` on every machine of the cluster"
-                )
+                raise ClusterError(f"the worker at {address} cannot import xreg ({there['missing']}): {_INSTALL}")
             if different := difference(self._about, there):
                 raise ClusterError(
                     f"the worker at {address} is another than the driver: {different}; install the same versions "
@@ -176,9 +177,9 @@ class RayExecutor:
             files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
             names = [file.relative_to(path).as_posix() if path.is_dir() else "" for file in files]
             chunks = [list(self._chunks(file)) for file in files]
-            key = f"{hashlib.sha256(told.encode()).hexdigest()[:12]}-{path.name}"
-            self._put[path] = Sent(key, list(zip(names, chunks, strict=True))), chunks
-        return self._put[path][0]
+            key = hashlib.sha256(told.encode()).hexdigest()[:16]
+            self._put[path] = Sent(key, path, list(zip(names, chunks, strict=True)))
+        return self._put[path]
 
     def _chunks(self, file: Path) -> Iterable[Any]:
         with file.open("rb") as opened:
@@ -191,6 +192,8 @@ class RayExecutor:
         try:
             done: Done = self._ray.get(ref)
         except exceptions.RayTaskError as error:
+            if "No module named 'core" in str(error):  # a machine that came later
+                raise ClusterError(f"a worker cannot import xreg (No module named 'core'): {_INSTALL}") from error
             raise ClusterError(f"{unit.makes.name}: {_first_line(error.cause)}") from error
         except exceptions.RayError as error:
             raise ClusterError(

@@ -3,8 +3,8 @@
 Where all machines see the work directory, a unit reads and renames there, like a thread of the driver would. Elsewhere
 a node keeps a mirror of what its units read, fetched from the object store once and mapped by all of its workers:
 
-    <temporary directory>/xreg-<user>/<run>-<node>/<key>-<name>    a file or directory of the driver's
-                                                 /.alive          locked while a worker of the run lives
+    <temporary directory>/xreg-<user>/<run>-<node>/<key>/<name>    a file or directory of the driver's
+                                                  /.alive          locked while a worker of the run lives
 
 A result then travels back as bytes, and the driver renames it into place. The mirror goes away with the run; of a run
 whose driver was killed, with the next one on that node.
@@ -45,6 +45,7 @@ class Sent(NamedTuple):
     """A file or directory of the driver's in the object store: each file's name ("" for a file itself) and chunks."""
 
     key: str
+    path: Path
     files: list[tuple[str, list[Any]]]
 
 
@@ -146,8 +147,19 @@ def _run_here(asked: Asked, tell: Callable[[int, int], None]) -> list[tuple[str,
     with tempfile.TemporaryDirectory(dir=mirror, prefix="unit-") as name:
         own = Path(name)
         takes = [_fetched(source, own) for source in asked.takes]
-        asked.do(tell, own / asked.makes.name, *needs, *takes, *asked.args)
+        try:
+            asked.do(tell, own / asked.makes.name, *needs, *takes, *asked.args)
+        except XregError as error:
+            raise _in_words_of_the_driver(error, asked, [*needs, *takes]) from error
         return list(_files_of(own / asked.makes.name))
+
+
+def _in_words_of_the_driver(error: XregError, asked: Asked, here: list[Path]) -> XregError:
+    """The same error, with the names that its reader knows."""
+    text = str(error)
+    for source, local in zip([*asked.needs, *asked.takes], here, strict=True):
+        text = text.replace(str(local), str(source.path if isinstance(source, Sent) else source))
+    return type(error)(text)
 
 
 def _files_of(path: Path) -> Iterator[tuple[str, Bytes]]:
@@ -207,11 +219,11 @@ def _fetched(source: Path | Sent, directory: Path) -> Path:
                 aside = directory / f".{source.key}.fetching"
                 shutil.rmtree(aside, ignore_errors=True)
                 for name, chunks in source.files:
-                    path = aside / name if name else aside
+                    path = aside / source.path.name / name
                     path.parent.mkdir(parents=True, exist_ok=True)
                     _write(path, chunks)
                 aside.rename(target)
-    return target
+    return target / source.path.name
 
 
 @contextmanager

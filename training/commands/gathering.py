@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from core.text import VocabularyLimits
-from training.commands.options import FILE, PATH, reported, threads_option
+from training.commands.options import FILE, PATH, chosen_executor, executor_options, reported, threads_option
 from training.display import notes, progress_bar, show_stats
 from training.ingest.options import IngestOptions
 from training.market.make import MarketSize
@@ -67,10 +67,11 @@ _INGEST, _WORDS, _MARKET = IngestOptions(), VocabularyLimits(), MarketSize()
 )
 @click.option("--resume", is_flag=True, help="Go on with a run that was interrupted.")
 @threads_option
+@executor_options
 @reported
 def ingest(
     events: tuple[Path, ...], ads: Path, out: Path, bigrams: bool, min_texts: int, most_words: int,
-    resume: bool, threads: int, **options: Any,
+    resume: bool, threads: int, executor: str, ray_address: str | None, **options: Any,
 ) -> None:  # fmt: skip
     """Click logs and a catalogue → a data set with both directions.
 
@@ -81,13 +82,13 @@ def ingest(
     from training.ingest.run import ingest as run
 
     chosen = IngestOptions(words=VocabularyLimits(min_texts, most_words, bigrams), **options)
-    with progress_bar("ingest", "") as bar:
+    with chosen_executor(executor, ray_address, threads) as where, progress_bar("ingest", "") as bar:
         task = bar.add_task("", total=None)
 
         def on_progress(stage: str, done: int, total: int) -> None:
             bar.update(task, completed=done, total=total or None, description=stage)
 
-        stats = run(list(events), ads, out, chosen, threads, on_progress, resume)
+        stats = run(list(events), ads, out, chosen, threads, on_progress, resume, where)
     show_stats(out, stats)
 
 
