@@ -37,8 +37,8 @@ _STAMP = "%Y-%m-%dT%H:%M:%SZ"
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Where a run publishes to and how: on how many threads, past the gate or not, who is told, what time it is, and
-    where units run if not on the threads."""
+    """Where a run publishes to and how: on how many threads, past the gate or not, who is told, what time it is,
+    where units run if not on the threads, and what follows publishing: (release, the one it takes the place of)."""
 
     releases: Path
     threads: int
@@ -46,6 +46,7 @@ class Terms:
     on_step: OnStep = lambda name, done, total: None
     now: datetime | None = None
     executor: Executor | None = None
+    on_published: Callable[[str, str | None], None] = lambda name, parent: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,10 @@ def publish_run(run: Run, job: Mapping[str, Any], judged: Judged, parts: Mapping
         (aside / "stats.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         (aside / "report.html").write_text(render_report(facts), encoding="utf-8")
 
-    return publish(run.terms.releases, run.created, fields, fill, lambda aside: check_release(aside, judged.golden))
+    check = lambda aside: check_release(aside, judged.golden)  # noqa: E731  # a name for one line
+    name = publish(run.terms.releases, run.created, fields, fill, check)
+    run.terms.on_published(name, run.parent)
+    return name
 
 
 def _take(source: Path, target: Path, run: Run) -> None:
