@@ -29,7 +29,7 @@ from core.work import claim, load_arrays, locked, remove, save_arrays, work_of
 from training.dataset import Dataset, hold_out, read_dataset, write_dataset
 from training.evaluate import scores_for_evaluation, weighting_for
 from training.fragments import Fragment, whole_tree, write_shards
-from training.inputs import Inputs, check_trainable, open_inputs, prepare, prepare_centroids
+from training.inputs import Inputs, check_trainable, forget_inputs, prepare, prepare_centroids, shared_inputs
 from training.job import Job, claimed_by
 from training.params import Params
 from training.partition import Shape, collapse, label_centroids, skeleton
@@ -83,10 +83,13 @@ def finish(out: Path, threads: int, on_progress: OnProgress | None = None, execu
             raise ResumeError(f"{work}: nothing was begun here")
         if not out.exists():  # else killed between the model's last step and the removal of its work
             params, fingerprint = job
-            inputs = open_inputs(work / "inputs")
+            inputs = shared_inputs(work / "inputs")
             if not (work / "centroids").exists():
                 prepare_centroids(inputs, params, work / "centroids")
-            _Units(inputs, params, work, on_progress).run(executor)
+            try:
+                _Units(inputs, params, work, on_progress).run(executor)
+            finally:
+                forget_inputs()
             if params.recipe.calibration == "isotonic":
                 _calibrate(work, threads, on_progress, executor)
             _assemble(inputs, params, work, out, fingerprint)

@@ -26,7 +26,7 @@ from core.sparse import Floats, Int32s, Int64s
 from core.trie_build import build
 from core.work import load_arrays, save_arrays
 from training.fragments import Fitted, Fragment, join, upper_tree
-from training.inputs import Inputs, open_centroids, open_inputs
+from training.inputs import Inputs, open_centroids, shared_inputs
 from training.nodes import Problem, fit_node
 from training.params import Params
 from training.partition import Shape, collapse, grow
@@ -103,13 +103,13 @@ def grow_tree(centroids: Path, params: Params, tree: int) -> Shape:
 def top_unit(tell: Tell, out: Path, inputs: Path, centroids: Path, params: Params, tree: int) -> None:
     """The unit `top` of a tree."""
     shape = grow_tree(centroids, params, tree)
-    save_top(out, fit_top(open_inputs(inputs), params, shape, tree, lambda depth: tell(1, depth)))
+    save_top(out, fit_top(shared_inputs(inputs), params, shape, tree, lambda depth: tell(1, depth)))
 
 
 def subtrees_unit(tell: Tell, out: Path, inputs: Path, top: Path, params: Params, tree: int, roots: Int64s) -> None:
     """A unit `subtrees` of a tree whose top is there."""
     shape, routed = load_shape(top), load_routed(top)
-    fragment = fit_subtrees(open_inputs(inputs), params, shape, tree, routed, roots, lambda depth: tell(1, depth))
+    fragment = fit_subtrees(shared_inputs(inputs), params, shape, tree, routed, roots, lambda depth: tell(1, depth))
     save_arrays(out, fragment._asdict())
 
 
