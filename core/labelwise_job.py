@@ -6,6 +6,9 @@
     <out>                               label, rank, point, score: one row per answer, by label, best first
     <out with .npz>                     the same as labels × points
 
+A wide model, or a job of few blocks, is cut by block, tree and subtree. Where there are many blocks and a tree is one
+part, a block is one unit, and the first two kinds of files are not needed: what is not cut need not travel.
+
 A unit is a pure function of the model and the points and writes one file. A job that was killed goes on from its
 finished units, and ends byte for byte where an uninterrupted one would. Threads share the opened model and the points;
 workers elsewhere map them from files beside the units: core/labelwise_inputs.py.
@@ -41,6 +44,7 @@ from core.labelwise import (
     as_rows,
     calibrated,
     fill,
+    find,
     finish,
     join,
     leaf_runs,
@@ -54,7 +58,10 @@ from core.model import open_model
 from core.sparse import Csr, to_scipy
 from core.work import claim, load_arrays, locked, remove, save_arrays, work_of
 
-UNIT_LABELS = 1 << 17  # of which a unit makes the lists; no result depends on it
+UNIT_LABELS = 1 << 17  # of which a unit makes the lists
+MANY_BLOCKS = (
+    8  # from here on a block is one unit, where the lists of its trees are not too long; no result depends on it
+)
 _LABELS_PER_GROUP = 1 << 16
 _SCHEMA = pa.schema([("label", pa.int32()), ("rank", pa.int32()), ("point", pa.int32()), ("score", pa.float32())])
 
@@ -102,12 +109,17 @@ class _Units:
         self.runs = [leaf_runs(ready, tree, UNIT_LABELS) for tree in range(ready.model.n_trees)]
         self.blocks = range(-(-n_points // asked.block))
         self.left = {block: sum(map(len, self.runs)) for block in self.blocks}
-        self.done, self.total = 0, len(self.blocks) * (len(self.runs) + sum(map(len, self.runs)) + 1)
+        self.whole = len(self.blocks) >= MANY_BLOCKS and all(len(runs) == 1 for runs in self.runs)
+        self.units = 1 if self.whole else len(self.runs) + sum(map(len, self.runs)) + 1  # of a block
+        self.done, self.total = 0, len(self.blocks) * self.units
 
     def run(self, executor: Executor) -> None:
         first = list[Unit]()
         for block in self.blocks:
-            if _block_path(self.work, block).exists():
+            if self.whole:
+                args = self.asked, block
+                first.append(Unit(block_unit, _block_path(self.work, block), self.needs, args=args))
+            elif _block_path(self.work, block).exists():
                 first.append(self._finish(block))
             else:
                 first += [self._reach(block, tree) for tree in range(len(self.runs))]
@@ -130,8 +142,7 @@ class _Units:
     def _after(self, unit: Unit, fresh: bool) -> Iterable[Unit]:
         """The lists of a tree once its leaves are known; the answer of a block once it has all lists."""
         block = int(unit.args[1])
-        whole = unit.do is finish_unit and not fresh
-        self.done += self.total // len(self.blocks) if whole else 1
+        self.done += self.units if unit.do is finish_unit and not fresh else 1
         if self.on_progress is not None:
             self.on_progress(self.done, self.total)
         if unit.do is reach_unit:
@@ -142,6 +153,12 @@ class _Units:
 
     def _path(self, block: int, tree: int, part: int | None = None) -> Path:
         return self.work / (f"block{block}-tree{tree}" + ("" if part is None else f"-part{part}") + ".npz")
+
+
+def block_unit(tell: Tell, out: Path, model: Path, groups: Path, points: Path, asked: Labelwise, block: int) -> None:
+    ready, rows = open_block(model, groups, points, asked, block)
+    trees = [find(ready, asked, tree, rows) for tree in range(ready.model.n_trees)]
+    save_arrays(out, finish(ready, asked, rows, trees)._asdict())
 
 
 def reach_unit(
