@@ -27,7 +27,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,7 @@ from training.params import ROUTED, Params
 from training.synth import make_points, make_world
 
 console = Console(width=120)
-STORE = 200 * 2**20
+STORE = 512 * 2**20  # the inputs fit: nothing is spilled to disk
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,7 @@ class Size:
 
 FULL = Size(labels=60_000, features=60_000, training=120_000, points=1_000_000, block=1 << 16)
 QUICK = Size(labels=20_000, features=20_000, training=40_000, points=200_000, block=1 << 14)
+TINY = Size(labels=600, features=900, training=900, points=900, block=100)
 PARAMS = Params(replace(ROUTED, calibration="none"), trees=3)
 
 
@@ -200,11 +201,21 @@ def peak_of_workers() -> float:
     return max(peak(pid) for pid in processes() if is_worker(pid))
 
 
-def local_peak(directory: Path, what: str, quick: bool) -> float:
-    """Of a local run on one thread in a process of its own."""
-    command = [sys.executable, __file__, "--local", what, "--directory", str(directory)]
-    done = subprocess.run([*command, *(["--quick"] if quick else [])], capture_output=True, text=True, check=True)
-    return float(done.stdout.split()[-1])
+def run_local(jobs: Jobs, name: str) -> dict[str, Any]:
+    """One thread, in this process: wall time, CPU, peak, what every kind of unit took, and where the result lies."""
+    timed, start, cpu = Timed(), time.perf_counter(), time.process_time()
+    out = jobs.train(timed, jobs.model) if name == "training" else jobs.labelwise(timed)
+    took = {"seconds": time.perf_counter() - start, "cpu": time.process_time() - cpu, "peak": peak("self")}
+    kinds = {k: {"count": timed.count[k], "cpu": timed.cpu[k], "bytes": timed.bytes[k]} for k in timed.cpu}
+    return {**took, "units": kinds, "out": str(out)}
+
+
+def local(directory: Path, name: str, quick: bool) -> dict[str, Any]:
+    """The same in a process of its own, whose peak is that of the job."""
+    command = [sys.executable, __file__, "--local", name, "--directory", str(directory)]
+    done = subprocess.run([*command, *(["--quick"] if quick else [])], stdout=subprocess.PIPE, text=True, check=True)
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return told
 
 
 def different_bytes(one: Path, other: Path) -> int:
@@ -221,35 +232,37 @@ def different_bytes(one: Path, other: Path) -> int:
 
 
 def measure(jobs: Jobs, quick: bool) -> dict[str, Any]:
-    results, walls = dict[str, Any](), dict[tuple[str, int], float]()
-    jobs.train(LocalExecutor(1), jobs.model)  # also compiles
-    jobs.labelwise(LocalExecutor(2))
+    tiny = Jobs(jobs.directory / "tiny", TINY)
+    tiny.train(LocalExecutor(1), tiny.model)  # compiles
+    tiny.labelwise(LocalExecutor(1))
     work: dict[str, Callable[[Executor], Path]] = {"training": jobs.train, "labelwise": jobs.labelwise}
-    local, cpu, expected = dict[str, float](), dict[str, float](), dict[str, Path]()
-    for name, run in work.items():
-        start, before = time.perf_counter(), cpu_of_all()
-        expected[name] = run(LocalExecutor(1))
-        local[name], cpu[name] = time.perf_counter() - start, cpu_of_all() - before
-    there, peaks = dict[str, float](), dict[str, float]()
+    here = {name: local(jobs.directory, name, quick) for name in work}
+    walls, cpu, peaks = dict[tuple[str, int], float](), dict[str, float](), dict[str, float]()
     for count in (1, 2):
-        with nodes(count) as cluster, RayExecutor(cluster.address, "sent") as executor:
-            for name, run in work.items():
+        for name, run in work.items():
+            with nodes(count) as cluster, RayExecutor(cluster.address, "sent") as executor:
                 noted, before = Noted(executor), cpu_of_all()
                 out = run(noted)
                 walls[name, count] = noted.seconds
-                assert different_bytes(expected[name], out) == 0
+                assert different_bytes(Path(here[name]["out"]), out) == 0
                 if count == 1:
-                    there[name] = cpu_of_all() - before
-                    peaks[name] = peak_of_workers()
-    for name in work:
+                    cpu[name], peaks[name] = cpu_of_all() - before, peak_of_workers()
+    results = dict[str, Any]()
+    for name, about in here.items():
         results[f"nodes2_{name}"] = walls[name, 2] / walls[name, 1]
-        results[f"{name}_seconds"] = {"local": local[name], "one node": walls[name, 1], "two nodes": walls[name, 2]}
-        results[f"{name}_cpu"] = {"local": cpu[name], "one node": there[name]}
-    results["ray_overhead"] = sum(there.values()) / sum(cpu.values())
-    alone = {name: local_peak(jobs.directory, name, quick) for name in work}
-    results["peak_megabytes"] = {name: {"worker": peaks[name], "local": alone[name]} for name in work}
-    results["worker_memory_ratio"] = max(peaks[name] / alone[name] for name in work)
-    return results | killed(jobs, work, expected) | unit_costs(jobs, work) | compiling(jobs.directory)
+        results[f"{name}_seconds"] = {
+            "local": about["seconds"],
+            "one node": walls[name, 1],
+            "two nodes": walls[name, 2],
+        }
+        results[f"{name}_cpu"] = {"local": about["cpu"], "one node": cpu[name]}
+    results["ray_overhead"] = sum(cpu.values()) / sum(about["cpu"] for about in here.values())
+    results["peak_megabytes"] = {name: {"worker": peaks[name], "local": here[name]["peak"]} for name in work}
+    results["worker_memory_ratio"] = max(peaks[name] / here[name]["peak"] for name in work)
+    results["units"] = here["training"]["units"] | here["labelwise"]["units"]
+    results["size"] = asdict(jobs.size) | {"trees": PARAMS.trees, "top": jobs.asked.top}
+    expected = {name: Path(about["out"]) for name, about in here.items()}
+    return results | killed(jobs, work, expected) | compiling(jobs.directory)
 
 
 def killed(jobs: Jobs, work: dict[str, Callable[[Executor], Path]], expected: dict[str, Path]) -> dict[str, int]:
@@ -286,22 +299,10 @@ def units_of(jobs: Jobs, name: str) -> Iterator[str]:
         yield from map(str, range(blocks))
 
 
-def unit_costs(jobs: Jobs, work: dict[str, Callable[[Executor], Path]]) -> dict[str, Any]:
-    """CPU and bytes of every kind of unit."""
-    timed = Timed()
-    for run in work.values():
-        run(timed)
-    about = {
-        name: {"count": timed.count[name], "cpu": timed.cpu[name], "bytes": timed.bytes[name]} for name in timed.cpu
-    }
-    size = {name: getattr(jobs.size, name) for name in ("labels", "features", "training", "points", "block")}
-    return {"units": about, "size": {**size, "trees": PARAMS.trees, "top": jobs.asked.top}}
-
-
 def compiling(directory: Path) -> dict[str, float]:
     """CPU that a node of one and of two workers spends on the kernels of a tiny training, its cache being empty."""
     spent = dict[int, float]()
-    tiny = Jobs(directory / "tiny", Size(labels=600, features=900, training=900, points=100, block=100))
+    tiny = Jobs(directory / "tiny", TINY)
     for workers in (1, 2):
         cache = directory / f"kernels{workers}"
         cpu = list[float]()
@@ -345,9 +346,7 @@ def main() -> None:
     options = parser.parse_args()
     size = QUICK if options.quick else FULL
     if options.local:
-        jobs = Jobs(options.directory, size)
-        getattr(jobs, {"training": "train"}.get(options.local, options.local))(LocalExecutor(1))
-        print(peak("self"))
+        print(json.dumps(run_local(Jobs(options.directory, size), options.local)))
         return
     with tempfile.TemporaryDirectory(prefix="xreg-bench-") as directory:
         results = measure(Jobs(Path(directory), size), options.quick)
