@@ -4,17 +4,19 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-REDIS := $(shell command -v redis-server)
+# What tests use from Debian: a Redis server, Prometheus' promtool, a browser. package:command
+TOOLS := redis-server:redis-server prometheus:promtool chromium:chromium
+MISSING := $(strip $(foreach tool,$(TOOLS),$(if $(shell command -v $(lastword $(subst :, ,$(tool)))),,$(firstword $(subst :, ,$(tool))))))
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help setup redis demo test check format bench lock clean
+.PHONY: help setup tools demo test check format bench lock clean
 
 help:
 	@echo "make setup   install exact versions into $(VENV)"
-	@echo "make demo    a made-up market, from its click log to a published release and its answers"
+	@echo "make demo    a made-up market, from its click log to a service that answers (XREG_PORT; CHECK=1 asks and stops)"
 	@echo "make test    all tests (XREG_DATA=dir adds those on the large real data sets)"
 	@echo "make check   ruff and mypy --strict"
-	@echo "make bench   the paper's tables, training, inference, markets, tables (needs XREG_DATA)"
+	@echo "make bench   the paper's tables, training, inference, markets, tables, the service (needs XREG_DATA, make demo)"
 	@echo "make lock    resolve requirements.lock anew"
 
 $(READY): requirements.lock pyproject.toml
@@ -25,22 +27,16 @@ $(READY): requirements.lock pyproject.toml
 
 setup: $(READY)
 
-# The tests of the shared table talk to a real server.
-redis:
-ifeq ($(REDIS),)
-	$(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq redis-server
+# Real tools in place of stand-ins: what is missing is installed, on Debian.
+tools:
+ifneq ($(MISSING),)
+	$(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq --no-install-recommends $(MISSING)
 endif
 
 demo: $(READY)
-	rm -rf demo
-	$(BIN)/xreg synth demo/market
-	$(BIN)/xreg ingest --events demo/market/events.parquet --ads demo/market/ads.csv --out demo/clicks
-	$(BIN)/xreg refresh --data demo/clicks --releases demo/releases
-	$(BIN)/xreg ask "throne" --releases demo/releases
-	$(BIN)/xreg ask "best waterproof hiking boots" --releases demo/releases
-	@echo "report: $$(echo demo/releases/$$(cat demo/releases/CURRENT)/report.html)"
+	@$(BIN)/python deploy/demo.py $(if $(CHECK),--check)
 
-test: $(READY) redis
+test: $(READY) tools
 	$(BIN)/python -m pytest
 
 check: $(READY)
@@ -59,11 +55,12 @@ bench: $(READY)
 	$(BIN)/python bench/labelwise.py
 	$(BIN)/python bench/market.py
 	$(BIN)/python bench/tables.py
+	$(BIN)/python bench/http.py
 
 lock:
 	$(PYTHON) -m venv .lock-venv
 	.lock-venv/bin/python -m pip install --quiet pip-tools
-	.lock-venv/bin/pip-compile --quiet --upgrade --generate-hashes --no-header --strip-extras --allow-unsafe --extra dev \
+	.lock-venv/bin/pip-compile --quiet --upgrade --generate-hashes --no-header --strip-extras --allow-unsafe --extra dev --extra ray \
 		--no-emit-index-url --no-emit-find-links --no-emit-trusted-host -o requirements.lock pyproject.toml
 	rm -rf .lock-venv
 

@@ -31,7 +31,7 @@ BEAM = 20  # leaves that a point is sent to
 
 def per_point(measured: list[dict[str, Any]], unit: str, points: str, labels: int) -> float:
     """CPU seconds of a kind of unit per point and tree, for so many labels."""
-    costs = [
+    costs: list[tuple[float, float]] = [
         (math.log2(m["size"]["labels"]), m["units"][unit]["cpu"] / m["size"][points] / m["size"]["trees"])
         for m in measured
     ]

@@ -92,6 +92,14 @@ def renewed(old: Catalogue, ads: pa.Table) -> tuple[pa.Table, npt.NDArray[np.boo
     return both.take(pa.array(order, pa.int64())), live
 
 
+def joined(old: Catalogue, ads: pa.Table) -> pa.Table:
+    """Ads that are new or changed, and behind them all others that are live."""
+    given = set(ads["ad_id"].to_pylist())
+    stays = [live and ad not in given for ad, live in zip(old.ids.all(), old.live.tolist(), strict=True)]
+    rest = _in_types_of(ads, old.texts().filter(pa.array(stays)))
+    return pa.concat_tables([ads, rest], promote_options="permissive")
+
+
 def _in_types_of(ads: pa.Table, gone: pa.Table) -> pa.Table:
     """Columns that have changed their type are left out of what is gone: nobody is shown it."""
     clash = [name for name in gone.column_names if name in ads.column_names and ads[name].type != gone[name].type]

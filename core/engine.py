@@ -256,6 +256,10 @@ class Engine:
 
 def _read_only(given: npt.ArrayLike, dtype: Any) -> npt.NDArray[Any]:
     """An array of this type that is never written to: one type for the compiler, wherever it comes from."""
+    if isinstance(given, np.ndarray) and given.dtype == dtype and given.ndim == 1 and given.flags.c_contiguous:
+        array = given.view()
+        array.flags.writeable = False
+        return array
     array = np.asarray(given)
     if array.dtype != dtype:
         if array.size and np.issubdtype(dtype, np.integer):

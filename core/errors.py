@@ -7,6 +7,7 @@
     ├── ResumeError      5, 409   unfinished work that belongs to another run
     ├── TableError       6, 503   a shared table that cannot be reached or must not be used
     ├── ReleaseError     7, 409   a release that cannot be published, found or rolled back to
+    │   ├── MovedError   7, 409   another release was published while this one was made
     │   └── GateError    8, 409   a release that is clearly worse than the one being served
     ├── ClusterError     9, 503   a cluster that cannot be reached, or whose machines must not be mixed
     └── StorageError    10, 503   a store of files that cannot be reached, or refuses
@@ -67,6 +68,10 @@ class ReleaseError(XregError):
 
     exit_code = 7
     status = 409
+
+
+class MovedError(ReleaseError):
+    """Another release was published while this one was made: it must be compared with that one, or made anew."""
 
 
 class GateError(ReleaseError):

@@ -21,8 +21,8 @@ import numpy.typing as npt
 from core.calibration import BEYOND, Calibration
 from core.errors import ModelError
 from core.jit import kernel
-from core.kernels.numbers import NOTHING, UInt64s, key, key_number, key_score
-from core.sparse import Csr, Floats, Int32s
+from core.kernels.numbers import NOTHING, key, key_number, key_score
+from core.sparse import Csr, Floats, Int32s, Int64s
 
 Map = Literal["model", "table", "tabled", "other"]
 MAPS: tuple[Map, ...] = ("model", "table", "tabled", "other")  # of the sources; of queries in the table and of others
@@ -92,24 +92,31 @@ def _rises(knots: Floats) -> bool:
     )
 
 
+class _Numbers(NamedTuple):
+    """A rule in numbers: the table's share, and the knots x, y of the model's, the table's and the last map, one behind
+    the other, with where each ends."""
+
+    weight: np.float32
+    knots: Floats
+    ends: Int64s
+
+
 class Merger:
     """A rule, ready to be applied."""
 
     def __init__(self, rule: MergeRule) -> None:
-        self._weight = np.float32(rule.weight)
-        self._maps = {name: rule.maps.get(name, _IDENTITY) for name in MAPS}
+        self._tabled = _numbers(rule, rule.weight, "tabled")
+        self._other = _numbers(rule, 0.0, "other")
 
     def merge(self, model: tuple[Int32s, Floats], table: tuple[Int32s, Floats] | None, k: int) -> Merged:
         """The k best of both sources; each comes as distinct ads with their scores, in any order. None: the table does
         not have the query."""
-        weight, last = (np.float32(0.0), self._maps["other"]) if table is None else (self._weight, self._maps["tabled"])
-        table = _NO_ADS if table is None else table
-        most = len(model[0]) + len(table[0])
+        numbers, of_table = (self._other, _NO_ADS) if table is None else (self._tabled, table)
+        most = len(model[0]) + len(of_table[0])
         ads, scores, sources = np.empty(most, np.int32), np.empty(most, np.float32), np.empty(most, np.uint8)
-        maps = (*self._maps["model"], *self._maps["table"], *last)
-        _merge(*model, *table, weight, maps, ads, scores, sources)
-        n = min(k, int(np.count_nonzero(scores > NOTHING)))
-        return Merged(ads, scores, sources).best(n)
+        n = _merge(*model, *of_table, numbers.weight, numbers.knots, numbers.ends, k, ads, scores, sources)
+        merged = Merged(ads, scores, sources)
+        return merged if n == most else merged.best(n)
 
     def merge_rows(self, model: Csr, table: Csr, k: int) -> Csr:
         """The same for many queries: rows of probabilities, ids rising. An empty row: not in the table."""
@@ -132,6 +139,11 @@ def _row(rows: Csr, i: int) -> tuple[Int32s, Floats]:
     return rows.indices[part], rows.values[part]
 
 
+def _numbers(rule: MergeRule, weight: float, last: Map) -> _Numbers:
+    parts = [knots for name in ("model", "table", last) for knots in rule.maps.get(name, _IDENTITY)]
+    return _Numbers(np.float32(weight), np.concatenate(parts), np.cumsum([len(part) for part in parts]))
+
+
 @kernel()
 def _merge(
     model_ads: Int32s,
@@ -139,14 +151,17 @@ def _merge(
     table_ads: Int32s,
     table_scores: Floats,
     weight: np.float32,
-    maps: tuple[Floats, Floats, Floats, Floats, Floats, Floats],
+    knots: Floats,
+    ends: Int64s,
+    k: int,
     ads: Int32s,
     scores: Floats,
     sources: UInt8s,
-) -> None:
-    """Fill ads, scores and sources, best first; places that are left over have score 0. maps: knots of the model's, the
-    table's and the last map."""
-    model_x, model_y, table_x, table_y, x, y = maps
+) -> int:
+    """Fill ads, scores and sources, best first; returns how many, k at most. knots, ends: as in `_Numbers`."""
+    model_x, model_y = knots[: ends[0]], knots[ends[0] : ends[1]]
+    table_x, table_y = knots[ends[1] : ends[2]], knots[ends[2] : ends[3]]
+    x, y = knots[ends[3] : ends[4]], knots[ends[4] : ends[5]]
     keys, source_of = np.zeros(ads.size, np.uint64), np.empty(ads.size, np.uint8)
     from_model = np.zeros(table_ads.size, np.bool_)
     rest = np.float32(1.0) - weight
@@ -163,16 +178,13 @@ def _merge(
             score = weight * _mapped(table_scores[j], table_x, table_y)
             keys[n], source_of[n] = key(_mapped(score, x, y), int(table_ads[j])), _TABLE
             n += 1
-    _sort(keys[:n], source_of, ads, scores, sources)
-
-
-@kernel()
-def _sort(keys: UInt64s, source_of: UInt8s, ads: Int32s, scores: Floats, sources: UInt8s) -> None:
-    order = np.argsort(keys)[::-1]
-    scores[:] = np.float32(0.0)
-    for i in range(keys.size):
-        ads[i], scores[i] = key_number(keys[order[i]]), key_score(keys[order[i]])
-        sources[i] = source_of[order[i]]
+    order = np.argsort(keys[:n])[::-1]
+    kept = 0
+    while kept < min(k, n) and key_score(keys[order[kept]]) > NOTHING:
+        at = order[kept]
+        ads[kept], scores[kept], sources[kept] = key_number(keys[at]), key_score(keys[at]), source_of[at]
+        kept += 1
+    return kept
 
 
 @kernel()

@@ -12,18 +12,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import shutil
+import threading
+import time
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from core.errors import ModelError, ReleaseError, StorageError
 from core.format import MANIFEST, checksum, sync_tree
-from core.releases import created_at, is_name, link, listing, publishing, read_release, serve
-from core.storage import OnBytes, Store, counter
+from core.releases import created_at, is_name, link, listing, publishing, read_release, retain, serve
+from core.storage import OnBytes, Store, counter, place_of, uri_of
 
 CURRENT = "CURRENT"
+_KEPT = 3  # releases in a mirror
 
 
 def remote_current(store: Store) -> str | None:
@@ -194,4 +198,29 @@ class Follower:
         if name is not None and name != self._last:
             pull(self._store, self._releases, name)
             self._last = name
+            retain(self._releases, _KEPT, None, datetime.now(UTC))
             pulled(name)
+
+    def go_on(self, seconds: float) -> None:
+        """Look every so many seconds, for ever; what goes wrong is told, and tried again."""
+        log = logging.getLogger("xreg.mirror")
+        while True:
+            time.sleep(seconds)
+            try:
+                self.look(lambda name: log.warning("mirrored %s from %s", name, self._store.uri))
+            except Exception as error:  # nothing may end the mirror while its process lives
+                log.warning("%s: %s", self._store.uri, error)
+
+
+def mirrored(path: Path, seconds: float) -> Path:
+    """The path itself or, where it is an address, a local mirror of it that a thread keeps up to date (0: as it is)."""
+    uri = uri_of(path)
+    if uri is None:
+        return path
+    releases = place_of(uri) / "mirror"
+    follower = Follower(Store(uri), releases)
+    releases.mkdir(parents=True, exist_ok=True)
+    follower.look()
+    if seconds > 0:
+        threading.Thread(target=follower.go_on, args=(seconds,), name="mirror", daemon=True).start()
+    return releases

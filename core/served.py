@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
+from time import perf_counter
 from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from core.catalogue import Catalogue, open_catalogue
 from core.engine import DEFAULT, Engine, Options, Weights
@@ -55,15 +57,32 @@ class Wanted(NamedTuple):
     candidates: Sequence[int] | None = None
 
 
+class Took(NamedTuple):
+    """Seconds that each part of an answer took."""
+
+    text: float
+    table: float
+    search: float
+    merge: float
+
+
 class Found(NamedTuple):
     """The ads of a query, what they were ranked by and, where there are none, why; how many words the query has, and
-    how many of them the model knows."""
+    how many of them the model knows; how long it took, where one query was asked."""
 
     merged: Merged
     worth: Floats
     reason: Reason | None
     n_words: int = 0
     n_known: int = 0
+    took: Took | None = None
+
+
+class _Asked(NamedTuple):
+    """What the model is asked: for how many ads, and which."""
+
+    most: int
+    options: Options
 
 
 class Served:
@@ -110,27 +129,59 @@ class Served:
 
     def ask(self, query: str, wanted: Wanted) -> Found:
         """The ads of a query, as it was typed."""
+        began = perf_counter()
         normalised = normalise(query)
         indices, values = self.text.features(normalised)
+        read = perf_counter()
         row = None if wanted.source == "model" else self.table.get(normalised)
+        looked = perf_counter()
         found = _NO_ADS if wanted.source == "table" else self._search(indices, values, wanted)
-        answered = self._answered(found, row, wanted)
-        said = words(normalised)
-        reason = answered.reason
+        searched = perf_counter()
+        merged, worth, reason = self._answered(found, row, wanted)
+        said, known = words(normalised), self.text.ids
         if reason == "nothing_found":
-            if wanted.source == "table":
-                reason = "nothing_found" if row else "not_in_table"
-            elif not len(indices):
-                reason = "no_known_words" if normalised else "no_words"
-        return answered._replace(reason=reason, n_words=len(said), n_known=sum(word in self.text.ids for word in said))
+            reason = _cause(normalised, len(indices), row, wanted)
+        took = Took(read - began, looked - read, searched - looked, perf_counter() - searched)
+        return Found(merged, worth, reason, len(said), sum([word in known for word in said]), took)
+
+    def ask_many(self, queries: Sequence[str], wanted: Wanted) -> list[Found]:
+        """The ads of many queries, through the batch kernel: the same as `ask` gives one by one."""
+        normalised = [normalise(query) for query in queries]
+        points = self.text.rows(normalised)
+        rows = [None] * len(queries) if wanted.source == "model" else self.table.get_many(normalised)
+        asked = None if wanted.source == "table" else self._asked(wanted)
+        answers = None
+        if asked is not None:
+            answers = self.engine.predict_batch(points, asked.most, wanted.beam, asked.options)
+        told = []
+        for i, (text, row) in enumerate(zip(normalised, rows, strict=True)):
+            n_features, found = int(points.indptr[i + 1] - points.indptr[i]), _NO_ADS
+            if answers is not None and n_features:
+                here = slice(answers.indptr[i], answers.indptr[i + 1])
+                found = answers.indices[here], answers.values[here] * self._scale
+            merged, worth, reason = self._answered(found, row, wanted)
+            if reason == "nothing_found":
+                reason = _cause(text, n_features, row, wanted)
+            said = words(text)
+            told.append(Found(merged, worth, reason, len(said), sum(word in self.text.ids for word in said)))
+        return told
 
     def ask_features(self, indices: npt.ArrayLike, values: npt.ArrayLike, wanted: Wanted) -> Found:
         """The ads of a query that comes as features of the online model: there is no text to look up in the table."""
-        return self._answered(self._search(indices, values, wanted), None, wanted)
+        began = perf_counter()
+        found = self._search(indices, values, wanted)
+        searched = perf_counter()
+        merged, worth, reason = self._answered(found, None, wanted)
+        return Found(merged, worth, reason, took=Took(0.0, 0.0, searched - began, perf_counter() - searched))
 
     def numbers(self, ads: Sequence[str]) -> list[int]:
         """The numbers of those ads that are in the catalogue."""
         return [number for number in map(self.catalogue.ids.find, ads) if number >= 0]
+
+    @cached_property
+    def texts(self) -> pa.Table:
+        """Titles and addresses of the ads; read when somebody first looks at one."""
+        return self.catalogue.texts(["title", "url"])
 
     @cached_property
     def beam(self) -> int:
@@ -147,23 +198,26 @@ class Served:
         """The same, prepared for the search; takes a moment, once."""
         return self.engine.weigh(self.value[: self.engine.model.n_labels])
 
-    def _answered(self, found: tuple[Int32s, Floats], row: Row | None, wanted: Wanted) -> Found:
-        """Both sources merged, the best first, none below the threshold."""
+    def _answered(
+        self, found: tuple[Int32s, Floats], row: Row | None, wanted: Wanted
+    ) -> tuple[Merged, Floats, Reason | None]:
+        """Both sources merged, the best first, none below the threshold; what they are worth; why there are none."""
         merger = self._table_alone if wanted.source == "table" else self._merger
         by_relevance = wanted.rank == "relevance"
         merged = merger.merge(found, self._allowed(row, wanted), wanted.k if by_relevance else _ALL)
         if not len(merged.ads):
-            return Found(merged, merged.scores, "nothing_found")
-        shown = int(np.count_nonzero(merged.scores >= np.float32(wanted.threshold)))
-        if not shown:
-            return Found(merged.best(0), merged.scores[:0], "below_threshold")
-        merged = merged.best(shown)
+            return merged, merged.scores, "nothing_found"
+        if wanted.threshold > 0.0:
+            shown = int(np.count_nonzero(merged.scores >= np.float32(wanted.threshold)))
+            if not shown:
+                return merged.best(0), merged.scores[:0], "below_threshold"
+            merged = merged.best(shown)
         if by_relevance:
-            return Found(merged, merged.scores, None)
+            return merged, merged.scores, None
         worth = merged.scores * self.value[merged.ads]
         order = np.lexsort((merged.ads, -worth))[: min(wanted.k, int(np.count_nonzero(worth)))]
         best = Merged(merged.ads[order], merged.scores[order], merged.sources[order])
-        return Found(best, worth[order], None if len(order) else "nothing_found")
+        return best, worth[order], None if len(order) else "nothing_found"
 
     def _allowed(self, row: Row | None, wanted: Wanted) -> tuple[Int32s, Floats] | None:
         """The table's row without the ads that must not be answered."""
@@ -184,21 +238,26 @@ class Served:
 
     def _search(self, indices: npt.ArrayLike, values: npt.ArrayLike, wanted: Wanted) -> tuple[Int32s, Floats]:
         """What the model says; nothing about a point without features."""
-        n_labels, most, options = self.engine.model.n_labels, reach(wanted.k), self._options
-        if wanted.exclude or wanted.candidates is not None or wanted.rank == "revenue":
-            candidates = [ad for ad in wanted.candidates or () if ad < n_labels]
-            if wanted.candidates is not None and not candidates:
-                return _NO_ADS
-            most = len(candidates) or most
-            options = Options(
-                exclude=np.append(options.exclude, [ad for ad in wanted.exclude if ad < n_labels]).astype(np.int64),
-                candidates=candidates,
-                weights=self.weights if wanted.rank == "revenue" else None,
-            )
-        if not np.size(indices):
+        asked = self._asked(wanted)
+        if asked is None or not np.size(indices):
             return _NO_ADS
-        answer = self.engine.predict(indices, values, most, wanted.beam, options)
+        answer = self.engine.predict(indices, values, asked.most, wanted.beam, asked.options)
         return answer.labels, answer.scores * self._scale
+
+    def _asked(self, wanted: Wanted) -> _Asked | None:
+        """What the model is asked; None where it knows none of the candidates."""
+        if not (wanted.exclude or wanted.candidates is not None or wanted.rank == "revenue"):
+            return _Asked(reach(wanted.k), self._options)
+        n_labels = self.engine.model.n_labels
+        candidates = [ad for ad in wanted.candidates or () if ad < n_labels]
+        if wanted.candidates is not None and not candidates:
+            return None
+        options = Options(
+            exclude=np.append(self._options.exclude, [ad for ad in wanted.exclude if ad < n_labels]).astype(np.int64),
+            candidates=candidates,
+            weights=self.weights if wanted.rank == "revenue" else None,
+        )
+        return _Asked(len(candidates) or reach(wanted.k), options)
 
     def rows(self, queries: Sequence[str], k: int, threads: int = 1) -> tuple[Csr, Csr]:
         """What the model and what the table say about many queries, normalised ones: rows over the catalogue."""
@@ -209,6 +268,15 @@ class Served:
         found = self.table.get_many(queries)
         table = _rows([_NO_ADS if row is None else (row.ads, row.scores) for row in found], count)
         return model._replace(values=model.values * self._scale, n_cols=count), table
+
+
+def _cause(normalised: str, n_features: int, row: Row | None, wanted: Wanted) -> Reason:
+    """Why nothing was found."""
+    if wanted.source == "table":
+        return "nothing_found" if row else "not_in_table"
+    if n_features:
+        return "nothing_found"
+    return "no_known_words" if normalised else "no_words"
 
 
 def reach(k: int) -> int:

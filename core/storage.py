@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -37,6 +38,14 @@ _S3 = {"endpoint_override", "scheme", "region"}
 
 def is_uri(place: object) -> bool:
     return isinstance(place, str) and "://" in place
+
+
+def uri_of(path: Path) -> str | None:
+    """The address that a path was made of, or None: a path keeps one of two slashes."""
+    found = re.match(r"([a-z][a-z0-9+.-]+):/+(.*)", str(path))
+    if found is None:
+        return None
+    return f"{found[1]}://" + ("/" if found[1] == "file" else "") + found[2]
 
 
 class Store:

@@ -111,6 +111,7 @@ class Vocabulary:
 
     def __init__(self, ids: Mapping[str, int], idf: Floats, bigrams: bool) -> None:
         self.ids, self.idf, self.bigrams = dict(ids), idf, bigrams
+        self._idf = np.ascontiguousarray(idf, np.float32).data  # one number of it costs a third of an array's
 
     @property
     def n_features(self) -> int:
@@ -121,10 +122,13 @@ class Vocabulary:
 
     def features(self, normalised: str) -> tuple[Int32s, Floats]:
         """Ids, ascending, and values tf·idf of the known words; unknown ones are ignored."""
-        counts = self._counts(normalised)
-        order = sorted(counts)
-        ids = np.array(order, np.int32)
-        return ids, np.array([counts[i] for i in order], np.float32) * self.idf[ids]
+        counts, idf = self._counts(normalised), self._idf
+        order = sorted(counts)  # a product of 64 bits, rounded once, is the product of 32 bits that `rows` computes
+        return np.array(order, np.int32), np.array([counts[i] * idf[i] for i in order], np.float32)
+
+    def names_in(self, normalised: str) -> list[str]:
+        """The features of a normalised text by name, each once."""
+        return [name for name in dict.fromkeys(_names(normalised, self.bigrams)) if name in self.ids]
 
     def rows(self, texts: Iterable[str]) -> Csr:
         """The features of many normalised texts; row i equals `features` of text i, bit for bit."""

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends, Header, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 
 from core.errors import XregError
 from core.releases import current, listing, read_release
 from core.text import normalise
-from service.exchange import too_large
+from service.access import needs_token, nothing_here
+from service.exchange import body_of
 from service.holder import Holder
-from service.openapi import answer, refusal, request_body
+from service.openapi import answer, answer_or_refusal, refusal, request_body
 from service.problems import RefusedError, problem
+from service.reading import read_rollback
 from service.schemas import (
     OneRelease,
     Releases,
@@ -24,11 +25,8 @@ from service.schemas import (
     TableEntry,
     TableRow,
     encode,
-    read_rollback,
 )
 from service.settings import Settings
-
-_CHALLENGE = ((b"www-authenticate", b"Bearer"),)
 
 
 def _json(body: Any, status: int = 200) -> Response:
@@ -78,8 +76,8 @@ def _listed(directory: Path, served: str | None) -> Releases:
             manifest = read_release(directory / name, verify=False)
         except XregError:
             continue
-        about = OneRelease(name, str(manifest.get("created")), str(manifest.get("kind")), name == served)
-        found.append(about)
+        created, kind, figures = str(manifest.get("created")), str(manifest.get("kind")), manifest.get("figures", {})
+        found.append(OneRelease(name, created, kind, name == served, figures))
     try:
         named = current(directory)
     except (XregError, ValueError):  # a broken CURRENT may hold anything
@@ -90,16 +88,7 @@ def _listed(directory: Path, served: str | None) -> Releases:
 def admin_routes(settings: Settings, holder: Holder) -> APIRouter:
     """Needs `Authorization: Bearer`; not there (404) where no token is configured."""
     token = settings.admin_token
-
-    async def admitted(authorization: Annotated[str | None, Header()] = None) -> None:
-        if token is None:
-            raise RefusedError(problem(404, "not-found", "there is nothing here"))
-        given = (authorization or "").encode("utf-8", "replace")
-        if not hmac.compare_digest(given, b"Bearer " + token.encode()):
-            raise RefusedError(
-                problem(401, "unauthorized", "Authorization: Bearer with the admin token is needed"), _CHALLENGE
-            )
-
+    admitted = nothing_here if token is None else needs_token(token)
     routes = APIRouter(
         prefix="/admin",
         tags=["admin"],
@@ -119,24 +108,22 @@ def admin_routes(settings: Settings, holder: Holder) -> APIRouter:
     @routes.post(
         "/rollback",
         response_class=Response,
-        responses=outcomes,
+        responses=outcomes
+        | {
+            400: refusal("not JSON, or no such release"),
+            409: answer_or_refusal(Reloaded, "refused: the release before goes on; or there is none before"),
+            413: refusal("the body is too large"),
+            422: refusal("a value that cannot be"),
+            503: refusal("the release that was named is damaged"),
+        },
         openapi_extra=request_body(RollbackRequest, required=False),
     )
     async def rollback(request: Request) -> Response:
         """Serve the release before the current one again, or the one named."""
-        asked = read_rollback(await _body(request, settings.max_body))
+        asked = read_rollback(await body_of(request, settings.max_body))
         return _outcome(await holder.roll_back(asked.to))
 
     return routes
-
-
-async def _body(request: Request, most: int) -> bytes:
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > most:
-            raise RefusedError(too_large(most))
-    return bytes(body)
 
 
 def _outcome(result: Reloaded) -> Response:

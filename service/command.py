@@ -1,68 +1,88 @@
-"""`xreg serve`: the service under uvicorn with uvloop and httptools.
+"""`xreg serve`: the service under uvicorn with uvloop and httptools, in one process or several.
 
-At SIGTERM the service turns unready, goes on listening for `drain_seconds` so that balancers can look away, finishes
-what was admitted and ends with exit code 0.
+Workers share the listening socket and the pages of the mapped release; uvicorn starts another where one dies. At
+SIGTERM a worker turns unready, goes on listening for `drain_seconds` so that balancers can look away, finishes what was
+admitted and ends with exit code 0.
 """
 
 from __future__ import annotations
 
-import asyncio
+import gc
 import logging
 import os
+import signal
 import sys
+import tempfile
 from collections.abc import Callable
-from dataclasses import fields
-from types import FrameType
+from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import click
 import uvicorn
+from uvicorn.supervisors import Multiprocess
 
 from core.errors import ReleaseError, XregError
+from core.remote_releases import mirrored
 from service.app import Service, create_app
+from service.protocol import Protocol
 from service.settings import PREFIX, Settings, default_of, kinds, read_settings
-from service.telemetry import LogLines
+from service.telemetry import LogLines, Telemetry
+
+_GARBAGE = 50_000, 20, 20  # a request leaves no cycles behind: looking for them every few requests is for nothing
+_SWITCH = 0.0005  # seconds that a thread may keep the event loop from running
 
 
-class Server(uvicorn.Server):
-    """uvicorn's, which is told to stop a little later than the service."""
+class Config(uvicorn.Config):
+    """uvicorn's, for our service: each worker gets it whole and makes the application of it."""
 
-    def __init__(self, config: uvicorn.Config, service: Service) -> None:
-        super().__init__(config)
-        self._service = service
+    def __init__(self, settings: Settings, metrics: Path | None) -> None:
+        super().__init__(
+            "service.app:create_app",  # not looked up: `load_app` makes it
+            factory=True,
+            interface="asgi3",
+            host=settings.host,
+            port=settings.port,
+            workers=settings.workers,
+            loop="uvloop",
+            http=Protocol,
+            ws="none",
+            lifespan="on",
+            access_log=False,
+            log_config=None,
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=30,
+            timeout_worker_healthcheck=30,
+        )
+        self._settings, self._metrics = settings, metrics
+        self._parent = None if settings.workers == 1 else os.getpid()  # it is made there, and handed to the workers
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A first signal drains, a second one does not wait."""
-        if self._service.holder.draining:
-            self.should_exit = True
-            return
-        self._service.holder.draining = True
-        self._service.telemetry.log("draining", signal=sig)
-        asyncio.get_running_loop().call_later(self._service.settings.drain_seconds, self._stop)
-
-    def _stop(self) -> None:
-        self.should_exit = True
+    def load_app(self) -> Callable[[], Service]:
+        """In the worker."""
+        settings = self._settings
+        telemetry = Telemetry(settings.log_queries, directory=self._metrics, limit=settings.max_concurrency)
+        logging.basicConfig(handlers=[LogLines(telemetry)])
+        sys.setswitchinterval(_SWITCH)
+        gc.freeze()  # what is imported stays
+        gc.set_threshold(*_GARBAGE)
+        return lambda: create_app(settings, telemetry, self._parent)
 
 
 def run(settings: Settings) -> None:
+    settings = replace(settings, releases=mirrored(settings.releases, settings.watch_seconds))
     if not settings.releases.is_dir():
         raise ReleaseError(f"{settings.releases}: no such directory")
-    service = create_app(settings)
-    logging.basicConfig(handlers=[LogLines(service.telemetry)])
-    config = uvicorn.Config(
-        service,
-        host=settings.host,
-        port=settings.port,
-        loop="uvloop",
-        http="httptools",
-        ws="none",
-        lifespan="on",
-        access_log=False,
-        log_config=None,
-        server_header=False,
-        timeout_graceful_shutdown=30,
-    )
-    Server(config, service).run()
+    if settings.workers == 1:
+        signal.signal(
+            signal.SIGTERM, lambda *_: None
+        )  # uvicorn raises it again when it has ended: exit code 0 all the same
+        uvicorn.Server(Config(settings, None)).run()
+        return
+    with tempfile.TemporaryDirectory(prefix="xreg-metrics-") as metrics:
+        logging.basicConfig(handlers=[LogLines(Telemetry(settings.log_queries))])
+        config = Config(settings, Path(metrics))
+        Multiprocess(config, sockets=[config.bind_socket()]).run()
 
 
 def _options(command: Callable[..., None]) -> Callable[..., None]:

@@ -14,6 +14,8 @@ from itertools import count
 from time import perf_counter
 from typing import Any
 
+from fastapi import Request
+
 from service.problems import Problem, RefusedError, problem
 from service.schemas import encode
 
@@ -22,10 +24,20 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = Iterable[tuple[bytes, bytes]]
 
+Whole = Callable[[int, bytes, bytes, bool], bool]
+WHOLE = "xreg.whole"  # in a request's scope: writes status, lines of the head and body at once; says whether it could
+RELEASE = "xreg.release"  # in a request's scope: what a route answered from
 JSON, PROBLEM = b"application/json", b"application/problem+json"
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 _TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
-_OURS, _numbers = os.urandom(8).hex(), count(1)
+_OURS, _numbers = os.urandom(8).hex().encode(), count(1)
+
+
+def request_id_of(given: bytes | None) -> bytes:
+    """The id that a client gave, if it is one, or one of ours."""
+    if given is not None and _REQUEST_ID.fullmatch(given):
+        return given
+    return b"%s-%x" % (_OURS, next(_numbers))
 
 
 class DisconnectedError(Exception):
@@ -35,17 +47,16 @@ class DisconnectedError(Exception):
 class Exchange:
     """A request's headers, its id, and when it came."""
 
-    __slots__ = ("headers", "release", "request_id", "started", "status", "timing")
+    __slots__ = ("closing", "headers", "release", "request_id", "started", "status", "timing", "whole")
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, release: str | None, closing: bool) -> None:
         self.started = perf_counter()
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
-        given = self.headers.get(b"x-request-id")
-        valid = given is not None and _REQUEST_ID.fullmatch(given)
-        self.request_id = given if given and valid else f"{_OURS}-{next(_numbers):x}".encode()
-        self.release: str | None = None
+        self.request_id = request_id_of(self.headers.get(b"x-request-id"))
+        self.release, self.closing = release, closing
+        self.whole: Whole | None = scope.pop(WHOLE, None)
         self.status = 500
-        self.timing = ""
+        self.timing = b""
 
     @property
     def seconds(self) -> float:
@@ -56,20 +67,33 @@ class Exchange:
         given = self.headers.get(b"traceparent", b"")
         return given.decode() if _TRACEPARENT.fullmatch(given) else None
 
-    def own_headers(self) -> list[tuple[bytes, bytes]]:
-        """What every answer carries."""
-        timing = f"{self.timing}total;dur={1e3 * self.seconds:.3f}".encode()
-        own = [(b"x-request-id", self.request_id), (b"server-timing", timing)]
-        return [*own, (b"x-release", self.release.encode())] if self.release else own
+    def own_lines(self) -> bytes:
+        """What the head of every answer carries, as lines."""
+        said = self.request_id, self.timing, 1e3 * (perf_counter() - self.started)
+        lines = b"x-request-id: %s\r\nserver-timing: %stotal;dur=%.3f\r\n" % said
+        if self.release:
+            lines += b"x-release: %s\r\n" % self.release.encode()
+        return lines + b"connection: close\r\n" if self.closing else lines  # the client looks for another worker
 
-    async def answer(self, send: Send, status: int, kind: bytes, body: bytes, more: Headers = ()) -> None:
+    def own_headers(self) -> list[tuple[bytes, bytes]]:
+        return _pairs(self.own_lines())
+
+    async def answer(self, send: Send, status: int, kind: bytes, body: bytes, more: bytes = b"") -> None:
+        """In one write where the server can; `more` lines of the head."""
         self.status = status
-        headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), *self.own_headers(), *more]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        lines = b"content-type: %s\r\ncontent-length: %d\r\n%s%s" % (kind, len(body), self.own_lines(), more)
+        if self.whole is None or not self.whole(status, lines, body, self.closing):
+            await send({"type": "http.response.start", "status": status, "headers": _pairs(lines)})
+            await send({"type": "http.response.body", "body": body})
 
     async def refuse(self, send: Send, said: Problem, more: Headers = ()) -> None:
-        await self.answer(send, said.status, PROBLEM, encode(said), more)
+        lines = b"".join(b"%s: %s\r\n" % pair for pair in more)
+        await self.answer(send, said.status, PROBLEM, encode(said), lines)
+
+
+def _pairs(lines: bytes) -> list[tuple[bytes, bytes]]:
+    parted = (line.partition(b": ") for line in lines.split(b"\r\n")[:-1])
+    return [(name, value) for name, _, value in parted]
 
 
 async def read_body(exchange: Exchange, receive: Receive, most: int, seconds: float) -> bytes:
@@ -108,3 +132,25 @@ async def _rest(receive: Receive, most: int) -> bytes:
 
 def too_large(most: int) -> Problem:
     return problem(413, "too-large", f"a body may have {most} bytes at most")
+
+
+def check_kind(content_type: bytes) -> None:
+    kind = content_type if content_type == JSON else content_type.partition(b";")[0].strip().lower()
+    if kind != JSON:
+        detail = f"Content-Type must be application/json, got {kind.decode('latin-1')[:80] or 'none'}"
+        raise RefusedError(problem(415, "content-type", detail))
+
+
+async def body_of(request: Request, most: int) -> bytes:
+    """The body of a request that FastAPI routes, counted as it arrives."""
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > most:
+            raise RefusedError(too_large(most))
+    return bytes(body)
+
+
+async def json_body(request: Request, most: int) -> bytes:
+    check_kind(request.headers.get("content-type", "").encode("latin-1"))
+    return await body_of(request, most)

@@ -1,14 +1,15 @@
 """The release being served, and how another takes its place.
 
-A new one is opened, verified byte by byte and warmed beside the old one, in a thread; then one assignment on the event
-loop swaps them. A request takes `release` once and so sees one release; the old mapping goes when the last request that
-holds it does. A release that cannot be served is refused, logged and counted, and the old one goes on.
+A new one is verified byte by byte in a process of its own (the first one here: nobody waits for answers yet), mapped
+and warmed beside the old one in a thread; then one assignment on the event loop swaps them. A request takes `release`
+once and so sees one release; the old mapping goes when the last request that holds it does. A release that cannot be
+served is refused, logged and counted, and the old one goes on.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -17,9 +18,11 @@ from typing import Any, NamedTuple
 from core.errors import ModelError, XregError
 from core.releases import created_at, current, read_release, roll_back
 from core.served import Served, Wanted
+from service.cache import AnswerCache
 from service.problems import RefusedError, problem
 from service.schemas import Reloaded
 from service.telemetry import Telemetry
+from service.verify import verify_elsewhere
 
 _NOT_A_WORD = "\u2603"  # has no letter: the merge of nothing is compiled too
 _KEPT = 65536
@@ -32,20 +35,27 @@ class Release(NamedTuple):
     name: str
     served: Served
     created: datetime
+    tabled: datetime  # when its table was filled
+    figures: Mapping[str, float]
     ad_id: Callable[[int], str]  # the ids of ads that are answered often are kept
+    answers: AnswerCache
 
 
-def open_release(path: Path) -> Release:
-    """Verify and open a release, compile or load its kernels, and ask what it must know."""
-    golden = read_release(path, verify=False).get("golden")
-    served = Served.open(path)
+def open_release(path: Path, cache: int = 0, verify: bool = True) -> Release:
+    """Open a release, compile or load its kernels, and ask what it must know; `cache` answers are kept. `verify`: every
+    byte is checked, unless that was done just now."""
+    manifest = read_release(path, verify=False)
+    golden, created = manifest.get("golden"), created_at(path.name)
+    served = Served.open(path, verify)
     served.engine.warm_up()
     served.ask(_NOT_A_WORD, Wanted(rank="revenue"))  # makes the weights, here and not in a request
     if not isinstance(golden, list):
         raise ModelError(f"{path}: the manifest has no golden queries")
     for asked in golden:
         _check(path, served, asked)
-    return Release(path.name, served, created_at(path.name), lru_cache(_KEPT)(served.catalogue.ids.name))
+    tabled = datetime.fromisoformat(str(manifest.get("tabled", manifest["created"])))
+    name_of = lru_cache(_KEPT)(served.catalogue.ids.name)
+    return Release(path.name, served, created, tabled, manifest.get("figures", {}), name_of, AnswerCache(cache))
 
 
 def _check(path: Path, served: Served, asked: Any) -> None:
@@ -61,10 +71,10 @@ def _check(path: Path, served: Served, asked: Any) -> None:
 class Holder:
     """Holds one release; `release` is None until the first one is there."""
 
-    def __init__(self, releases: Path, telemetry: Telemetry) -> None:
+    def __init__(self, releases: Path, cache: int, telemetry: Telemetry) -> None:
         self.release: Release | None = None
         self.draining = False
-        self._releases, self._telemetry = releases, telemetry
+        self._releases, self._cache, self._telemetry = releases, cache, telemetry
         self._refused: str | None = None  # what was refused last: the watcher does not try it again
         self._lock = asyncio.Lock()
 
@@ -101,11 +111,14 @@ class Holder:
         if name == self._refused and not again:
             return Reloaded("refused", self.name)
         try:
-            release = await asyncio.to_thread(open_release, self._releases / name)
+            first = self.release is None
+            if not first:
+                await verify_elsewhere(self._releases / name)
+            release = await asyncio.to_thread(open_release, self._releases / name, self._cache, first)
         except Exception as error:  # whatever a damaged release leads to, the old one goes on
             return self._refuse(name, error, again)
         self.release, self._refused = release, None
-        self._telemetry.loaded(release.name, release.created)
+        self._telemetry.loaded(release.name, release.created, release.tabled)
         self._telemetry.log("release loaded", release=release.name)
         return Reloaded("loaded", release.name)
 

@@ -2,73 +2,61 @@
 
 The kernel takes tens of microseconds and runs on the event loop, since a hop to a thread costs as much; only requests
 that name many candidates go to one. A deadline that the beam would miss narrows it, by what searches took lately per
-node of the beam: the answer then says `degraded`.
+node of the beam: the answer then says `degraded`. What was asked before in the same bytes is answered from the
+release's cache.
 """
 
 from __future__ import annotations
 
-import asyncio
-import re
 from time import perf_counter
 
-import numpy as np
 from msgspec import UNSET
 
 from core.errors import XregError
-from core.merge import SOURCES
-from core.served import Found, Wanted
-from core.sparse import Floats
-from service.admission import Admission
-from service.exchange import JSON, DisconnectedError, Exchange, Receive, Scope, Send, read_body
+from core.served import Found
+from service.admission import REFUSED, Admission
+from service.answers import ads_of, ask, beam_of
+from service.cache import Kept
+from service.exchange import JSON, DisconnectedError, Exchange, Receive, Scope, Send, check_kind, read_body
 from service.holder import Holder, Release
-from service.problems import FAILURE, Fault, RefusedError, invalid, problem, problem_of
-from service.schemas import Ad, PredictAnswer, PredictRequest, encode, read_predict
+from service.offload import Offload
+from service.pace import Pace, deadline_of
+from service.problems import FAILURE, RefusedError, problem, problem_of
+from service.reading import read_predict
+from service.schemas import PredictAnswer, PredictRequest, encode
 from service.settings import Settings
-from service.telemetry import Telemetry
+from service.shadow import Shadow
+from service.telemetry import Noted, Telemetry
 
-ROUTE = "/predict"
+ROUTE, DEADLINE = "/predict", b"x-deadline-ms"
 _ON_LOOP = 50  # candidates that are scored on the event loop
-_AHEAD = 0.05  # share of the newest search in the mean
-_MILLISECONDS = re.compile(rb"\d{1,9}(\.\d{1,6})?")
 _CLOSED = 499  # in metrics: the client did not wait
-
-
-class Pace:
-    """What a node of the beam took lately, in seconds."""
-
-    def __init__(self) -> None:
-        self._per_node = 5e-6
-
-    def within(self, beam: int, seconds: float) -> int:
-        """The widest beam, not above the one asked for, that should be done in time."""
-        return max(1, min(beam, int(seconds / self._per_node)))
-
-    def took(self, beam: int, seconds: float) -> None:
-        self._per_node += _AHEAD * (seconds / beam - self._per_node)
 
 
 class Predict:
     """The handler."""
 
-    def __init__(self, settings: Settings, holder: Holder, admission: Admission, telemetry: Telemetry) -> None:
-        self._settings, self._holder = settings, holder
-        self._admission, self._telemetry, self._pace = admission, telemetry, Pace()
+    def __init__(
+        self,
+        settings: Settings,
+        holder: Holder,
+        admission: Admission,
+        pace: Pace,
+        offload: Offload,
+        shadow: Shadow | None,
+        telemetry: Telemetry,
+    ) -> None:
+        self._settings, self._holder, self._admission = settings, holder, admission
+        self._pace, self._offload, self._shadow, self._telemetry = pace, offload, shadow, telemetry
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        exchange, asked = Exchange(scope), None
-        exchange.release = self._holder.name
+        exchange, body = Exchange(scope, self._holder.name, self._holder.draining), b""
         try:
             _check_head(scope, exchange)
-            asked = read_predict(
-                await read_body(exchange, receive, self._settings.max_body, self._settings.body_seconds)
-            )
-            self._admission.enter()
-            try:
-                await asyncio.sleep(0)  # those that came with this one are counted first
-                body = await self._answered(exchange, asked)
-                await exchange.answer(send, 200, JSON, body)
-            finally:
-                self._admission.leave()
+            body = await read_body(exchange, receive, self._settings.max_body, self._settings.body_seconds)
+            if REFUSED in scope:
+                raise self._admission.refusal()
+            await self._answer(exchange, body, send)
         except RefusedError as refused:
             await exchange.refuse(send, refused.problem, refused.headers)
         except XregError as error:  # a shared table that cannot be reached
@@ -76,98 +64,74 @@ class Predict:
         except DisconnectedError:
             exchange.status = _CLOSED
         except Exception as error:
-            self._telemetry.failure(error, exchange.request_id, exchange.release)
+            self._telemetry.failure(error, exchange.request_id, exchange.traceparent, exchange.release)
             await exchange.refuse(send, FAILURE)
-        seconds = exchange.seconds
-        self._telemetry.observe(ROUTE, exchange.status, seconds)
+        if exchange.status != 200:
+            self._telemetry.observe(ROUTE, exchange.status, exchange.seconds)
         if self._settings.log_requests:
-            self._log(exchange, asked, seconds)
+            self._log(exchange, body)
 
-    async def _answered(self, exchange: Exchange, asked: PredictRequest) -> bytes:
+    async def _answer(self, exchange: Exchange, body: bytes, send: Send) -> None:
         release = self._holder.pinned()
         exchange.release = release.name
-        deadline = _deadline(exchange)
+        kept = None if DEADLINE in exchange.headers else release.answers.get(body)
+        if kept is None:
+            kept = await self._answer_anew(exchange, release, body, send)
+        else:
+            exchange.timing = b"cache;desc=hit, "
+            await exchange.answer(send, 200, JSON, kept.body)
+            self._telemetry.note(Noted(kept.found, False, True, 0.0, 0.0, exchange.seconds))
+        if self._shadow is not None and kept is not None:
+            self._shadow.offer(body, release, kept.found)
+
+    async def _answer_anew(self, exchange: Exchange, release: Release, body: bytes, send: Send) -> Kept | None:
+        """Returns the answer, unless it is that of a narrowed beam."""
+        asked = read_predict(body)
+        given = exchange.headers.get(DEADLINE)
+        deadline = None if given is None else deadline_of(given.decode("latin-1"))
+        read = exchange.seconds
         if asked.candidates is not UNSET and len(asked.candidates) > _ON_LOOP:
-            found, degraded = await asyncio.to_thread(self._found, exchange, release, asked, deadline)
+            found, degraded = await self._offload.run(lambda: self._found(exchange, release, asked, deadline))
         else:
             found, degraded = self._found(exchange, release, asked, deadline)
-        self._telemetry.count(found)
-        return encode(answer_of(release, found, degraded))
+        done = exchange.seconds
+        said = encode(PredictAnswer(release.name, degraded, ads_of(release, found), found.reason))
+        exchange.timing = b"answer;dur=%.3f, " % (1e3 * (done - read))
+        await exchange.answer(send, 200, JSON, said)
+        total = exchange.seconds
+        self._telemetry.note(Noted(found, degraded, False, read, total - done, total))
+        if degraded:
+            return None
+        kept = Kept(said, found)
+        release.answers.put(body, kept)
+        return kept
 
     def _found(
         self, exchange: Exchange, release: Release, asked: PredictRequest, deadline: float | None
     ) -> tuple[Found, bool]:
-        served = release.served
-        wished = served.beam if asked.beam is UNSET else asked.beam
-        beam = wished if deadline is None else self._pace.within(wished, deadline - exchange.seconds)
+        wished = beam_of(release, asked)
+        beam = self._admission.narrowed(wished)
+        if deadline is not None:
+            beam = self._pace.within(beam, deadline - exchange.seconds)
         started = perf_counter()
-        wanted = wanted_of(release, asked, beam)
-        if asked.features is UNSET:
-            assert asked.query is not UNSET  # one of them was given
-            found = served.ask(asked.query, wanted)
-        else:
-            most = max(asked.features.indices, default=0)
-            if most >= served.text.n_features:
-                at = asked.features.indices.index(most)
-                detail = f"must be below {served.text.n_features}, the model's features; got {most}"
-                raise RefusedError(invalid(Fault(f"/features/indices/{at}", detail)))
-            found = served.ask_features(asked.features.indices, asked.features.values, wanted)
-        took = perf_counter() - started
-        self._pace.took(beam, took)
-        exchange.timing = f"answer;dur={1e3 * took:.3f}, "
+        found = ask(release, asked, beam)
+        self._pace.took(beam, perf_counter() - started)
         return found, beam < wished
 
-    def _log(self, exchange: Exchange, asked: PredictRequest | None, seconds: float) -> None:
-        text = asked.query if asked is not None and asked.query is not UNSET else None
+    def _log(self, exchange: Exchange, body: bytes) -> None:
+        text = UNSET if exchange.status != 200 else read_predict(body).query
         self._telemetry.log(
             "predict",
             request=exchange.request_id.decode(),
             trace=exchange.traceparent,
             release=exchange.release,
             status=exchange.status,
-            seconds=round(seconds, 6),
-            query=None if text is None else self._telemetry.query(text),
+            seconds=round(exchange.seconds, 6),
+            query=None if text is UNSET else self._telemetry.query(text),
         )
-
-
-def wanted_of(release: Release, asked: PredictRequest, beam: int) -> Wanted:
-    """A request in numbers of ads. Unknown ads are left out: nobody answers them anyway."""
-    find = release.served.numbers
-    candidates = None if asked.candidates is UNSET else find(asked.candidates)
-    exclude = find(asked.exclude) if asked.exclude else ()
-    return Wanted(asked.k, asked.threshold, beam, asked.source, asked.rank, exclude, candidates)
-
-
-def answer_of(release: Release, found: Found, degraded: bool) -> PredictAnswer:
-    ad_id, merged = release.ad_id, found.merged
-    relevance = _rounded(merged.scores)
-    worth = relevance if found.worth is merged.scores else _rounded(found.worth)
-    rows = zip(merged.ads.tolist(), relevance, merged.sources.tolist(), worth, strict=True)
-    ads = [Ad(ad_id(ad), score, SOURCES[source], value) for ad, score, source, value in rows]
-    return PredictAnswer(release.name, degraded, ads, found.reason)
-
-
-def _rounded(scores: Floats) -> list[float]:
-    """To what 32 bits can tell: eight places."""
-    rounded: list[float] = scores.astype(np.float64).round(8).tolist()
-    return rounded
 
 
 def _check_head(scope: Scope, exchange: Exchange) -> None:
     if scope["method"] != "POST":
         raise RefusedError(problem(405, "method", f"{ROUTE} is asked with POST"), ((b"allow", b"POST"),))
-    kind = exchange.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-    if kind != JSON:
-        detail = f"Content-Type must be application/json, got {kind.decode('latin-1')[:80] or 'none'}"
-        raise RefusedError(problem(415, "content-type", detail))
-
-
-def _deadline(exchange: Exchange) -> float | None:
-    """Seconds after the request came by which it wants its answer."""
-    given = exchange.headers.get(b"x-deadline-ms")
-    if given is None:
-        return None
-    if not _MILLISECONDS.fullmatch(given) or float(given) == 0:
-        detail = f"X-Deadline-Ms must be a number above 0, got {given.decode('latin-1')[:20]!r}"
-        raise RefusedError(problem(400, "deadline", detail))
-    return float(given) / 1e3
+    check_kind(exchange.headers.get(b"content-type", b""))

@@ -1,25 +1,23 @@
 """Bodies in and out, each defined once: what decodes and encodes them also writes the OpenAPI document.
 
-What a type can say, it says (ranges, lengths, unknown fields); `read_predict` adds what concerns several values. Every
-refusal names the field by a JSON pointer. The fast way looks at a body once; only one that is refused is looked at
-again, slowly, to say why.
+What a type can say, it says (ranges, lengths, unknown fields); service/reading.py adds what concerns several values.
 """
 
 from __future__ import annotations
 
-import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from core.merge import Origin
 from core.served import Rank, Reason, Source
-from service.problems import Fault, RefusedError, faults_of, invalid, not_json
 
+encode = msgspec.json.Encoder().encode
 MOST_IDS = 1000
 AdId = Annotated[str, Meta(min_length=1, max_length=256)]
 AdIds = Annotated[list[AdId], Meta(max_length=MOST_IDS)]
+Text = Annotated[str, Meta(max_length=1000, description="a query, as it was typed")]
 
 
 class Features(Struct, forbid_unknown_fields=True, frozen=True):
@@ -29,11 +27,9 @@ class Features(Struct, forbid_unknown_fields=True, frozen=True):
     values: Annotated[list[Annotated[float, Meta(ge=0, le=1e9)]], Meta(max_length=MOST_IDS)]
 
 
-class PredictRequest(Struct, forbid_unknown_fields=True, frozen=True):
-    """One query, as text or as features; everything else may be left out."""
+class Wishes(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """What an answer is to be; everything may be left out."""
 
-    query: Annotated[str, Meta(max_length=1000, description="as it was typed; or give features")] | UnsetType = UNSET
-    features: Features | UnsetType = UNSET
     k: Annotated[int, Meta(ge=1, le=100, description="ads at most")] = 10
     beam: (
         Annotated[int, Meta(ge=1, le=100, description="nodes kept per level; as the model was trained if left out")]
@@ -46,6 +42,19 @@ class PredictRequest(Struct, forbid_unknown_fields=True, frozen=True):
     candidates: (
         Annotated[list[AdId], Meta(min_length=1, max_length=MOST_IDS, description="score just these")] | UnsetType
     ) = UNSET
+
+
+class PredictRequest(Wishes, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """One query, as text or as features."""
+
+    query: Text | UnsetType = UNSET
+    features: Features | UnsetType = UNSET
+
+
+class BatchRequest(Wishes, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Many queries, with the same wishes."""
+
+    queries: Annotated[list[Text], Meta(min_length=1)]
 
 
 class Ad(Struct, frozen=True, gc=False):
@@ -64,6 +73,75 @@ class PredictAnswer(Struct, frozen=True):
     degraded: bool
     ads: list[Ad]
     reason: Reason | None
+
+
+class OneAnswer(Struct, frozen=True):
+    """The ads of one query of a batch; where there are none, the reason."""
+
+    ads: list[Ad]
+    reason: Reason | None
+
+
+class BatchAnswer(Struct, frozen=True):
+    """Answers in the order of the queries."""
+
+    release: str
+    degraded: bool
+    answers: list[OneAnswer]
+
+
+class WordPush(Struct, frozen=True):
+    """How far a word moves a logit: of one edge, or of all edges on the way, in the mean of the trees."""
+
+    word: str
+    push: float
+
+
+class PathEdge(Struct, frozen=True):
+    """A step towards the ad: the edge out of a node, its probability, what the constant feature and the words push."""
+
+    node: int
+    probability: float
+    bias: float
+    words: list[WordPush]
+
+
+class TreePath(Struct, frozen=True):
+    """One tree's way to the ad: its score is factor · probability of the last edge."""
+
+    score: float
+    factor: float
+    path: list[PathEdge]
+
+
+class ModelWhy(Struct, frozen=True):
+    """What the model says: the mean over its trees."""
+
+    score: float
+    trees: list[TreePath]
+
+
+class TableWhy(Struct, frozen=True):
+    """What the table says: the ad's place in the query's row, from 1, and its score."""
+
+    rank: int
+    score: float
+
+
+class ExplainAnswer(Struct, frozen=True):
+    """Why an ad has its relevance for a query. source is null where neither names the ad; model is null where it does
+    not know the ad, or none of the words."""
+
+    release: str
+    query: str
+    ad: str
+    title: str
+    url: str
+    relevance: float
+    source: Origin | None
+    words: list[WordPush]
+    model: ModelWhy | None
+    table: TableWhy | None
 
 
 class TableEntry(Struct, frozen=True, gc=False):
@@ -95,6 +173,7 @@ class OneRelease(Struct, frozen=True):
     created: str
     kind: str
     served: bool
+    figures: dict[str, float]
 
 
 class Releases(Struct, frozen=True):
@@ -119,74 +198,55 @@ class RollbackRequest(Struct, forbid_unknown_fields=True, frozen=True):
     to: Annotated[str, Meta(max_length=100)] | None = None
 
 
-_predict = msgspec.json.Decoder(PredictRequest)
-_NAMES = [
-    f'"{name}"'.encode() for body in (PredictRequest, Features, RollbackRequest) for name in body.__struct_fields__
-]
-_rollback = msgspec.json.Decoder(RollbackRequest)
-encode = msgspec.json.Encoder().encode
+_Word = Annotated[str, Meta(max_length=1000)]
+_Number = Annotated[float, Meta(ge=0, le=3.4e38)]
 
 
-def read_predict(body: bytes) -> PredictRequest:
-    """The request in a body; raises RefusedError with every fault that was found."""
-    asked: PredictRequest = _decoded(body, _predict)
-    text, vector = asked.query is not UNSET, asked.features is not UNSET
-    if text == vector or vector or asked.exclude or asked.candidates is not UNSET:
-        faults = _faults_among(asked)
-        if faults:
-            raise RefusedError(invalid(*faults))
-    return asked
+class NewAd(Struct, forbid_unknown_fields=True, frozen=True):
+    """An ad as the catalogue has it; its words are those of title and text."""
+
+    ad_id: AdId
+    title: _Word
+    text: Annotated[str, Meta(max_length=100_000)] = ""
+    url: Annotated[str, Meta(max_length=2000)] = ""
+    bid: _Number = 1.0
+    quality: _Number = 1.0
 
 
-def read_rollback(body: bytes) -> RollbackRequest:
-    asked: RollbackRequest = _decoded(body, _rollback) if body else RollbackRequest()
-    return asked
+class LabelwiseRequest(Struct, forbid_unknown_fields=True, frozen=True):
+    """Fill the query→ad table anew for a changed catalogue: ads given here, or in a file of the data directory."""
+
+    ads: Annotated[list[NewAd], Meta(min_length=1)] | UnsetType = UNSET
+    file: (
+        Annotated[str, Meta(min_length=1, max_length=1000, description=".csv, .csv.gz or .parquet, by its path inside")]
+        | UnsetType
+    ) = UNSET
+    mode: Annotated[
+        Literal["add", "replace"],
+        Meta(description="add: the ads are new or changed, all others stay; replace: they are the whole catalogue"),
+    ] = "add"
 
 
-def _decoded(body: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
-    try:
-        asked = decoder.decode(body)
-    except msgspec.ValidationError as error:
-        raise RefusedError(invalid(*faults_of(body, error))) from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RefusedError(not_json(body, error)) from error
-    if b"\\" in body or max(map(body.count, _NAMES)) > 1:  # else no name can be there twice
-        json.loads(body, object_pairs_hook=_distinct)
-    return asked
+JobState = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> None:
-    keys = [key for key, _ in pairs]
-    if len(set(keys)) < len(keys):
-        twice = next(key for i, key in enumerate(keys) if key in keys[:i])
-        inside = "/features" if twice in Features.__struct_fields__ else ""
-        raise RefusedError(invalid(Fault(f"{inside}/{twice}", "must be given once")))
+class Job(Struct, frozen=True):
+    """A job: how far it is, what it does at the moment, and what came of it: a release, or a cause."""
+
+    id: str
+    state: JobState
+    mode: Literal["add", "replace"]
+    ads: str
+    created: str
+    started: str | None
+    ended: str | None
+    step: str | None
+    progress: float
+    release: str | None
+    detail: str | None
 
 
-def _faults_among(asked: PredictRequest) -> list[Fault]:
-    """What is wrong between values that are right one by one."""
-    faults = list[Fault]()
-    features = asked.features
-    if asked.query is UNSET and features is UNSET:
-        faults.append(Fault("", "one of query and features must be given"))
-    if features is not UNSET:
-        if asked.query is not UNSET:
-            faults.append(Fault("/features", "must not be given beside query"))
-        if asked.source == "table":
-            faults.append(Fault("/source", "must be auto or model with features: the table is looked up by text"))
-        if len(features.indices) != len(features.values):
-            n, m = len(features.indices), len(features.values)
-            faults.append(Fault("/features/values", f"must be as many as the indices: {n}, got {m}"))
-        faults += _twice("/features/indices", features.indices)
-    faults += _twice("/exclude", asked.exclude)
-    if asked.candidates is not UNSET:
-        faults += _twice("/candidates", asked.candidates)
-    return faults
+class Jobs(Struct, frozen=True):
+    """The jobs, newest first."""
 
-
-def _twice(pointer: str, given: list[Any]) -> list[Fault]:
-    if len(set(given)) == len(given):
-        return []
-    first = {one: at for at, one in reversed(list(enumerate(given)))}
-    at = next(at for at, one in enumerate(given) if first[one] < at)
-    return [Fault(f"{pointer}/{at}", f"must be distinct, got {given[at]!r} again")]
+    jobs: list[Job]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from core.errors import UsageError
+from core.releases import is_name
 
 PREFIX = "XREG_"
 OTHERS = {"XREG_DATA", "XREG_KERNEL_CACHE", "XREG_REDIS"}  # read elsewhere: tests, core/jit.py, the shared table
@@ -26,18 +27,42 @@ class Settings:
     releases: Path = field(metadata={"help": "Directory of the releases."})
     host: str = field(default="127.0.0.1", metadata={"help": "Address to listen on."})
     port: int = field(default=8000, metadata={"help": "Port to listen on."})
-    workers: int = field(default=1, metadata={"help": "Processes; 1 for now."})
+    workers: int = field(default=1, metadata={"help": "Processes that answer."})
     max_body: int = field(default=64 * 1024, metadata={"help": "Bytes that a request's body may have."})
+    max_batch: int = field(default=256, metadata={"help": "Queries that a batch may have."})
+    max_batch_body: int = field(
+        default=1024 * 1024, metadata={"help": "Bytes that the body of a batch, or of a job's ads, may have."}
+    )
+    max_long: int = field(
+        default=4, metadata={"help": "Batches and explanations that are worked on or wait; the next gets 503."}
+    )
     max_concurrency: int = field(
-        default=64, metadata={"help": "Requests that are worked on or wait; the next gets 503."}
+        default=24, metadata={"help": "Requests that are worked on or wait; the next gets 503."}
+    )
+    cache: int = field(
+        default=16384, metadata={"help": "Answers that a worker keeps to give them again; about 2 KB each. 0: none."}
     )
     body_seconds: float = field(default=10.0, metadata={"help": "Time that a client has to send its body."})
+    idle_seconds: float = field(default=75.0, metadata={"help": "Connections that are idle for longer are closed."})
     watch_seconds: float = field(default=2.0, metadata={"help": "How often CURRENT is looked at; 0: never."})
     drain_seconds: float = field(
         default=0.0, metadata={"help": "Time between SIGTERM (unready) and the end of listening."}
     )
+    shadow: str | None = field(
+        default=None, metadata={"help": "A release that answers some requests a second time, to be compared."}
+    )
+    shadow_share: float = field(default=0.1, metadata={"help": "Share of the requests that the shadow answers too."})
+    data_dir: Path | None = field(
+        default=None, metadata={"help": "Directory whose files POST /labelwise may name; without one, none."}
+    )
+    jobs_dir: Path | None = field(
+        default=None, metadata={"help": "Where jobs are kept; .jobs in the releases' directory if left out."}
+    )
+    job_threads: int = field(default=1, metadata={"help": "Threads of a job's process, which yields to requests."})
     admin_token: str | None = field(
-        default=None, repr=False, metadata={"help": "Bearer token of /admin; without one /admin is not there."}
+        default=None,
+        repr=False,
+        metadata={"help": "Bearer token of /admin, and of starting and cancelling jobs; without one no /admin."},
     )
     log_requests: bool = field(
         default=False, metadata={"help": "A line in the log for every request, not just for failures."}
@@ -48,10 +73,14 @@ class Settings:
 
     def __post_init__(self) -> None:
         _must(0 <= self.port <= 65535, "port must be between 0 and 65535", self.port)
-        _must(self.workers == 1, "workers must be 1: several are not supported yet", self.workers)
-        _must(self.max_body >= 1, "max_body must be at least 1", self.max_body)
-        _must(self.max_concurrency >= 1, "max_concurrency must be at least 1", self.max_concurrency)
-        _must(self.body_seconds > 0, "body_seconds must be above 0", self.body_seconds)
+        _must(1 <= self.workers <= 256, "workers must be between 1 and 256", self.workers)
+        for name in ("max_body", "max_batch", "max_batch_body", "max_long", "max_concurrency", "job_threads"):
+            _must(getattr(self, name) >= 1, f"{name} must be at least 1", getattr(self, name))
+        for name in ("body_seconds", "idle_seconds"):
+            _must(getattr(self, name) > 0, f"{name} must be above 0", getattr(self, name))
+        _must(0 <= self.cache <= 10**8, "cache must be between 0 and 100000000", self.cache)
+        _must(0 <= self.shadow_share <= 1, "shadow_share must be between 0 and 1", self.shadow_share)
+        _must(self.shadow is None or is_name(self.shadow), "shadow must be the name of a release", self.shadow)
         for name in ("watch_seconds", "drain_seconds"):
             _must(0 <= getattr(self, name) < 1e6, f"{name} must not be negative", getattr(self, name))
         if self.admin_token is not None and len(self.admin_token) < 8:
@@ -66,7 +95,8 @@ def _must(holds: bool, rule: str, got: object) -> None:
 def kinds() -> dict[str, Any]:
     """The settings with the types they are read as."""
     hints = get_type_hints(Settings)
-    return {f.name: str if hints[f.name] == str | None else hints[f.name] for f in fields(Settings)}
+    optional = {str | None: str, Path | None: Path}
+    return {f.name: optional.get(hints[f.name], hints[f.name]) for f in fields(Settings)}
 
 
 def default_of(setting: Field[Any]) -> str | None:

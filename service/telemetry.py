@@ -1,97 +1,197 @@
 """What is told to those who watch: metrics for Prometheus, and one JSON line per event.
 
-A query's text is personal data: it is logged as a hash, unless the settings say otherwise. Children of labelled metrics
-are looked up once and kept, since looking them up costs as much as counting.
+What an answer holds is noted in a list on the hot path and added up once a second, or by hundreds: an addition for many
+costs what it would cost for one. A query's text is personal data: it is logged as a hash, unless the settings say
+otherwise.
 """
 
 from __future__ import annotations
 
 import logging
+import resource
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
-from functools import cache
-from time import time
-from typing import Any, TextIO
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO, get_args
 
+import numpy as np
 import orjson
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.metrics_core import Metric
 from xxhash import xxh3_128_hexdigest
 
 from core.merge import SOURCES
-from core.served import Found
+from core.served import Found, Reason, Took
+from service.counts import Counts, Everything, Family, gauge, one_label, two_labels
 
-_BUCKETS = (
+ROUTES = (
+    "/predict", "/predict/batch", "/explain", "/labelwise", "/jobs", "/jobs/{job}", "/table/{query}", "/releases",
+    "/admin/reload", "/admin/rollback", "/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready",
+    "/v2/models/xreg", "/metrics", "/openapi.json", "/docs", "/", "other",
+)  # fmt: skip
+_STATUSES = (*map(str, (200, 202, 400, 401, 404, 405, 408, 409, 413, 415, 422, 499, 500, 503)), "other")
+STAGES = ("read", *Took._fields, "write")
+_SECONDS = (
     50e-6, 75e-6, 100e-6, 150e-6, 200e-6, 300e-6, 500e-6, 750e-6,
     1e-3, 1.5e-3, 2e-3, 3e-3, 5e-3, 10e-3, 25e-3, 50e-3, 0.1, 0.25, 1.0,
 )  # fmt: skip
+_SCORES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
+_SHARES = tuple(round(0.1 * i, 1) for i in range(11))
+_RELEASED, _TABLED = "released_at", "tabled_at"  # times of this worker's release; shown as ages
+
+FAMILIES = (
+    Family("xreg_request_seconds", "Time to answer.", "histogram", ("route", "status"),
+           two_labels(ROUTES, _STATUSES), _SECONDS, always=False),
+    Family("xreg_stage_seconds", "Time that the parts of an answer take.", "histogram", ("stage",),
+           one_label(*STAGES), _SECONDS),
+    Family("xreg_in_flight", "Requests being worked on.", "gauge"),
+    Family("xreg_concurrency_limit", "Requests that may be worked on at once.", "gauge"),
+    Family("xreg_shed", "Requests refused under pressure.", "counter", ("reason",),
+           one_label("concurrency", "offload")),
+    Family("xreg_degraded", "Answers whose beam was narrowed.", "counter"),
+    Family("xreg_answers", "Ads answered, by where they come from.", "counter", ("source",), one_label(*SOURCES)),
+    Family("xreg_empty_answers", "Answers without ads.", "counter", ("reason",), one_label(*get_args(Reason))),
+    Family("xreg_words", "Words of queries, by whether the model knows them.", "counter", ("known",),
+           one_label("true", "false")),
+    Family("xreg_score", "Click probabilities that were answered.", "histogram", buckets=_SCORES),
+    Family("xreg_cache", "Answers of /predict, by whether they were given before.", "counter", ("result",),
+           one_label("hit", "miss")),
+    Family("xreg_reloads", "Releases opened or refused.", "counter", ("result",), one_label("loaded", "refused")),
+    Family("xreg_shadow", "Requests that were to be answered by the shadow too.", "counter", ("result",),
+           one_label("compared", "failed", "dropped")),
+    Family("xreg_shadow_overlap", "Share of the ads that the shadow answers too.", "histogram", buckets=_SHARES),
+    Family("xreg_resident_bytes", "Memory of the workers.", "gauge"),
+    Family("xreg_cpu_seconds", "Processor time of the workers.", "counter"),
+    Family(_RELEASED, "", "gauge"),
+    Family(_TABLED, "", "gauge"),
+)  # fmt: skip
+_BY_HUNDREDS = 256
+
+
+class Noted(NamedTuple):
+    """An answer of /predict, for the counts; seconds."""
+
+    found: Found
+    degraded: bool
+    cached: bool
+    read: float
+    write: float
+    total: float
 
 
 class Telemetry:
-    """The metrics of one process, and its log."""
+    """The metrics of one worker, those of all, and the log."""
 
-    def __init__(self, log_queries: bool = False, out: TextIO | None = None) -> None:
+    def __init__(
+        self, log_queries: bool = False, out: TextIO | None = None, directory: Path | None = None, limit: int = 0
+    ) -> None:
         self._log_queries, self._out = log_queries, out
-        self.registry = registry = CollectorRegistry()
-        seconds = Histogram(
-            "xreg_request_seconds", "Time to answer.", ["route", "status"], buckets=_BUCKETS, registry=registry
-        )
-        answers = Counter("xreg_answers", "Ads answered, by where they come from.", ["source"], registry=registry)
-        empty = Counter("xreg_empty_answers", "Answers without ads.", ["reason"], registry=registry)
-        words = Counter("xreg_words", "Words of queries.", ["known"], registry=registry)
-        shed = Counter("xreg_shed", "Requests refused under pressure.", ["reason"], registry=registry)
-        self.in_flight = Gauge("xreg_in_flight", "Requests being worked on.", registry=registry)
-        self._reloads = Counter("xreg_reloads", "Releases opened or refused.", ["result"], registry=registry)
-        self._release = Gauge("xreg_release_info", "The release being served.", ["release"], registry=registry)
-        self._age = Gauge("xreg_release_age_seconds", "Since the release was made.", registry=registry)
-        self._seconds: Callable[[str, int], Any] = cache(lambda route, status: seconds.labels(route, str(status)))
-        self._answers = [answers.labels(source) for source in SOURCES]
-        self._empty: Callable[[str], Any] = cache(empty.labels)
-        self._shed: Callable[[str], Any] = cache(shed.labels)
-        self._known, self._unknown = words.labels("true"), words.labels("false")
-        for result in ("loaded", "refused"):
-            self._reloads.labels(result)
-        self._shed("concurrency")
+        self.counts = Counts(FAMILIES, directory)
+        self.counts.set("xreg_concurrency_limit", limit)
+        self._noted, self._refused = list[Noted](), list[float]()
+        self._cpu = 0.0
+        self.in_flight: Callable[[], int] = lambda: 0
+        self.registry = CollectorRegistry(auto_describe=False)
+        self._sources: list[Callable[[], Iterable[Metric]]] = [self._counted]
+        self.registry.register(Everything(lambda: (metric for source in self._sources for metric in source())))
+
+    def add_source(self, source: Callable[[], Iterable[Metric]]) -> None:
+        """Metrics that are read when somebody looks."""
+        self._sources.append(source)
 
     def observe(self, route: str, status: int, seconds: float) -> None:
-        self._seconds(route, status).observe(seconds)
+        self.counts.observe("xreg_request_seconds", [seconds], route if route in ROUTES else "other", str(status))
 
-    def count(self, found: Found) -> None:
-        """What an answer holds."""
-        sources = found.merged.sources.tolist()
-        for source in set(sources):
-            self._answers[source].inc(sources.count(source))
-        if found.reason:
-            self._empty(found.reason).inc()
-        if found.n_known:
-            self._known.inc(found.n_known)
-        if found.n_words > found.n_known:
-            self._unknown.inc(found.n_words - found.n_known)
+    def note(self, noted: Noted) -> None:
+        """An answer of /predict."""
+        self._noted.append(noted)
+        if len(self._noted) >= _BY_HUNDREDS:
+            self._add_up()
+
+    def note_refused(self, seconds: float) -> None:
+        """A request for /predict that found no place."""
+        self._refused.append(seconds)
+        if len(self._refused) >= _BY_HUNDREDS:
+            self._add_up()
+
+    def tick(self) -> None:
+        """Once a second: what was noted, and what the process uses."""
+        self._add_up()
+        self.counts.set("xreg_in_flight", self.in_flight())
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        cpu = used.ru_utime + used.ru_stime
+        self.counts.add("xreg_cpu_seconds", by=cpu - self._cpu)
+        self._cpu = cpu
+        self.counts.set("xreg_resident_bytes", _resident())
+
+    def count(self, found: list[Found]) -> None:
+        """What answers hold."""
+        add = self.counts.add
+        merged = [one.merged for one in found]
+        self.counts.observe("xreg_score", np.concatenate([one.scores for one in merged]))
+        sources = np.bincount(np.concatenate([one.sources for one in merged]), minlength=len(SOURCES))
+        for source, n in zip(SOURCES, sources.tolist(), strict=True):
+            add("xreg_answers", source, by=n)
+        for one in found:
+            if one.reason:
+                add("xreg_empty_answers", one.reason)
+        known, words = sum(one.n_known for one in found), sum(one.n_words for one in found)
+        add("xreg_words", "true", by=known)
+        add("xreg_words", "false", by=words - known)
+
+    def _add_up(self) -> None:
+        if self._refused:
+            self.counts.add("xreg_shed", "concurrency", by=len(self._refused))
+            self.counts.observe("xreg_request_seconds", self._refused, "/predict", "503")
+            self._refused = []
+        noted, self._noted = self._noted, []
+        if not noted:
+            return
+        self.count([one.found for one in noted])
+        self.counts.add("xreg_degraded", by=sum(one.degraded for one in noted))
+        self.counts.observe("xreg_request_seconds", [one.total for one in noted], "/predict", "200")
+        cached = sum(one.cached for one in noted)
+        self.counts.add("xreg_cache", "hit", by=cached)
+        self.counts.add("xreg_cache", "miss", by=len(noted) - cached)
+        stages = [(one.read, *(one.found.took or ()), one.write) for one in noted if not one.cached]
+        for stage, seconds in zip(STAGES, np.array(stages).reshape(-1, len(STAGES)).T, strict=True):
+            self.counts.observe("xreg_stage_seconds", seconds, stage)
 
     def shed(self, reason: str) -> None:
-        self._shed(reason).inc()
+        self.counts.add("xreg_shed", reason)
 
-    def loaded(self, release: str, created: datetime) -> None:
-        self._reloads.labels("loaded").inc()
-        self._release.clear()
-        self._release.labels(release).set(1)
-        self._age.set_function(lambda: time() - created.timestamp())
+    def loaded(self, release: str, created: datetime, tabled: datetime) -> None:
+        self.counts.add("xreg_reloads", "loaded")
+        self.counts.name_release(release)
+        self.counts.set(_RELEASED, created.timestamp())
+        self.counts.set(_TABLED, tabled.timestamp())
 
     def refused(self) -> None:
-        self._reloads.labels("refused").inc()
+        self.counts.add("xreg_reloads", "refused")
 
     def metrics(self) -> bytes:
+        """What was noted is added up by `tick`, which belongs to the event loop; this takes milliseconds."""
         return generate_latest(self.registry)
+
+    def _counted(self) -> Iterator[Metric]:
+        yield from (metric for metric in self.counts.collect() if metric.name not in (_RELEASED, _TABLED))
+        for name, about, since in (
+            ("xreg_release_age_seconds", "Since the release was made.", _RELEASED),
+            ("xreg_table_age_seconds", "Since its table was filled.", _TABLED),
+        ):
+            age = self.counts.oldest(since)
+            yield gauge(name, about, [] if age is None else [((), age)])
 
     def query(self, text: str) -> str:
         """A query as it may be logged."""
         return text if self._log_queries else "xxh3:" + xxh3_128_hexdigest(text.encode())
 
-    def failure(self, error: Exception, request: bytes, release: str | None) -> None:
+    def failure(self, error: Exception, request: bytes, trace: str | None, release: str | None) -> None:
         """Something that should not happen, with where it did."""
         where = "".join(traceback.format_exception(error))
-        self.log("failure", request=request.decode(), release=release, cause=repr(error), where=where)
+        self.log("failure", request=request.decode(), trace=trace, release=release, cause=repr(error), where=where)
 
     def log(self, event: str, **fields: Any) -> None:
         """One line; fields that are None are left out."""
@@ -99,6 +199,11 @@ class Telemetry:
         said = {key: _writable(value) for key, value in fields.items() if value is not None}
         line = orjson.dumps({"time": at, "event": event, **said}).decode()
         print(line, file=self._out or sys.stderr, flush=True)
+
+
+def _resident() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
 
 
 def _writable(value: Any) -> Any:

@@ -14,7 +14,7 @@ from core.releases import listing
 from training.ingest.run import ingest
 from training.market.make import MarketSize, make_market
 from training.params import CLICKS, Params
-from training.release.refresh import Plan, refresh, refresh_table
+from training.release.refresh import CatalogueChange, Plan, refresh, refresh_table
 from training.release.staging import Terms
 
 N_GONE = 20  # ads at the head of the catalogue that the second release does not have
@@ -39,6 +39,6 @@ def _made(base: Path) -> Path:
         rows = list(csv.reader(file))
     with fewer.open("w", newline="") as file:
         csv.writer(file).writerows([rows[0], *rows[1 + N_GONE :]])
-    refresh_table(fewer, Terms(releases, 2, force=True, now=DAYS[1]))
+    refresh_table(CatalogueChange(fewer), Terms(releases, 2, force=True, now=DAYS[1]))
     assert len(listing(releases)) == 2
     return releases

@@ -26,7 +26,7 @@ from core.remote_releases import (
 from core.storage import Store
 from tests.s3_server import KEYS, address, s3_server
 from tests.training.nightly import PLAN, terms
-from training.release.refresh import refresh, refresh_table
+from training.release.refresh import CatalogueChange, refresh, refresh_table
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +166,7 @@ def test_files_that_are_here_already_are_linked(
     ads = tmp_path / "ads.csv"
     lines = (market / "ads.csv").read_text().splitlines(keepends=True)
     ads.write_text("".join(lines[:-3]))
-    name = refresh_table(ads, terms(releases, 1, force=True))
+    name = refresh_table(CatalogueChange(ads), terms(releases, 1, force=True))
     push(store, releases, name, published)
     fetched, real = list[str](), Store.get
 

@@ -86,10 +86,14 @@ def test_features_are_answered_as_the_model_answers_their_text(server: Running, 
 
 
 def test_every_answer_says_who_asked_what_answered_and_how_long_it_took(server: Running, served: Served) -> None:
-    mine = server.http.post("/predict", json={"query": "a"}, headers={"X-Request-Id": "mine-1.2_3"})
+    asked = {"query": "not asked by anybody else"}
+    mine = server.http.post("/predict", json=asked, headers={"X-Request-Id": "mine-1.2_3"})
     assert mine.headers["x-request-id"] == "mine-1.2_3"
     assert mine.headers["x-release"] == mine.json()["release"] == served.catalogue.path.parent.name
     assert mine.headers["server-timing"].startswith("answer;dur=")
+    again = server.http.post("/predict", json=asked)
+    assert again.headers["server-timing"].startswith("cache;desc=hit, total;dur=")
+    assert (again.json(), again.headers["x-release"]) == (mine.json(), mine.headers["x-release"])
     bad = server.http.post("/predict", json={}, headers={"X-Request-Id": "no spaces, please"})
     other = server.http.get("/health/live")
     given = {bad.headers["x-request-id"], other.headers["x-request-id"]}

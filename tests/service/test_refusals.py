@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.app import Service
-from tests.service.asgi import JSON, post
+from tests.service.asgi import post
 from tests.service.server import Running
 
 Q = b'{"query": "a", '
@@ -171,17 +171,12 @@ def test_every_text_is_a_query(app: Service, query: str) -> None:
     assert answer.status == (400 if lone else 200)
 
 
-def test_past_the_limit_requests_are_told_to_come_back(app: Service) -> None:
-    async def at_once() -> list[int]:
-        answers = await asyncio.gather(*(post(app, b'{"query": "a"}') for _ in range(5)))
-        for answer in answers:
-            assert answer.status == 200 or answer.headers[b"retry-after"] == b"1"
-        return sorted(answer.status for answer in answers)
-
-    before = app.telemetry.metrics()
-    assert asyncio.run(at_once()) == [200, 200, 503, 503, 503]
-    after = app.telemetry.metrics()
-    assert b'xreg_shed_total{reason="concurrency"} 0.0' in before
-    assert b'xreg_shed_total{reason="concurrency"} 3.0' in after
-    assert b"xreg_in_flight 0.0" in after
-    assert asyncio.run(post(app, b'{"query": "a"}', JSON)).status == 200
+def test_a_wrong_method_is_told_the_right_ones(server: Running) -> None:
+    for path, allowed in (
+        ("/jobs/x", "DELETE, GET"),
+        ("/releases", "GET"),
+        ("/predict", "POST"),
+        ("/labelwise", "POST"),
+    ):
+        answer = server.http.request("PATCH", path)
+        assert (answer.status_code, answer.headers["allow"]) == (405, allowed)

@@ -40,7 +40,7 @@ def test_variables_of_the_rest_of_the_project_are_known() -> None:
     [
         ("PORT", "x", "XREG_PORT must be a whole number, got 'x'"),
         ("PORT", "70000", "port must be between 0 and 65535, got 70000"),
-        ("WORKERS", "2", "workers must be 1"),
+        ("WORKERS", "0", "workers must be between 1 and 256, got 0"),
         ("MAX_BODY", "0", "max_body must be at least 1"),
         ("MAX_CONCURRENCY", "0", "max_concurrency must be at least 1"),
         ("WATCH_SECONDS", "nan", "watch_seconds must not be negative"),

@@ -13,10 +13,10 @@ import pytest
 from core.errors import DataError, ReleaseError
 from core.releases import current, listing, read_release
 from core.served import RULE, Served
-from tests.training.nightly import answered, read_ads, tabled, terms, write_ads
+from tests.training.nightly import PLAN, answered, read_ads, tabled, terms, write_ads
 from training.clicks import Clicks, open_clicks
 from training.ingest.run import ingest
-from training.release.refresh import recalibrate, refresh_table
+from training.release.refresh import CatalogueChange, recalibrate, refresh, refresh_table
 from training.release.staging import served_release
 
 
@@ -48,7 +48,7 @@ def test_a_changed_catalogue_is_served_without_training(
     new = [{**twin, "ad_id": name} for name in ("aa-first", "zz-last")]
     path = write_ads(tmp_path / "ads.csv", [*new, *changed])
 
-    name = refresh_table(path, terms(releases, days=1, force=True))
+    name = refresh_table(CatalogueChange(path), terms(releases, days=1, force=True))
     after = Served.open(releases / name)
 
     known = [served.catalogue.ids.find(ad["ad_id"]) for ad in ads for served in (before, after)]
@@ -79,9 +79,9 @@ def test_an_ad_that_comes_back_is_answered_under_its_old_number(
     before = Served.open(served_release(releases))
     (ad,) = often_answered(before, clicks, 1)
     without = write_ads(tmp_path / "without.csv", [row for row in ads if row["ad_id"] != ad])
-    refresh_table(without, terms(releases, days=1))
+    refresh_table(CatalogueChange(without), terms(releases, days=1))
     assert ad not in answered(Served.open(served_release(releases)), clicks.queries)
-    refresh_table(market / "ads.csv", terms(releases, days=2))
+    refresh_table(CatalogueChange(market / "ads.csv"), terms(releases, days=2))
     again = Served.open(served_release(releases))
     assert again.catalogue.ids.find(ad) == before.catalogue.ids.find(ad)
     assert {query: again.ids(query) for query in clicks.queries} == {
@@ -94,7 +94,7 @@ def test_a_catalogue_that_lost_most_ads_is_stopped_by_the_gate(market: Path, rel
     old = current(releases)
     few = [{**ad, "title": "zzz", "text": "zzz"} for ad in read_ads(market / "ads.csv")[:3]]
     with pytest.raises(ReleaseError, match="table queries fell from 558 to"):
-        refresh_table(write_ads(tmp_path / "few.csv", few), terms(releases, days=1))
+        refresh_table(CatalogueChange(write_ads(tmp_path / "few.csv", few)), terms(releases, days=1))
     assert current(releases) == old
 
 
@@ -102,11 +102,75 @@ def test_a_catalogue_that_cannot_be_read_leaves_the_served_release(releases: Pat
     old = current(releases)
     (tmp_path / "ads.csv").write_text("ad_id,title,text,url\n")
     with pytest.raises(DataError, match="holds no ads"):
-        refresh_table(tmp_path / "ads.csv", terms(releases, days=1))
+        refresh_table(CatalogueChange(tmp_path / "ads.csv"), terms(releases, days=1))
     assert current(releases) == old
     (tmp_path / "none").mkdir()
     with pytest.raises(ReleaseError, match="nothing is published yet"):
-        refresh_table(tmp_path / "ads.csv", terms(tmp_path / "none"))
+        refresh_table(CatalogueChange(tmp_path / "ads.csv"), terms(tmp_path / "none"))
+
+
+def test_added_ads_are_answered_and_all_others_stay(
+    market: Path, clicks: Clicks, releases: Path, tmp_path: Path
+) -> None:
+    old = Served.open(served_release(releases))
+    twin = next(ad for ad in read_ads(market / "ads.csv") if ad["ad_id"] in answered(old, clicks.queries[:50]))
+    given = [{**twin, "ad_id": "new"}, {**twin, "bid": "7.5"}]
+    change = CatalogueChange(write_ads(tmp_path / "new.csv", given), adding=True)
+    after = Served.open(releases / refresh_table(change, terms(releases, days=1)))
+    assert list(after.catalogue.ids.all()) == [*old.catalogue.ids.all(), "new"]
+    assert after.catalogue.live.all()
+    assert "new" in tabled(after)
+    changed = after.catalogue.ids.find(twin["ad_id"])
+    assert after.catalogue.bid[changed] == 7.5
+    others = np.arange(300) != changed
+    assert (after.catalogue.bid[:300][others] == old.catalogue.bid[others]).all()
+    texts = after.catalogue.texts().slice(0, 300).to_pylist()
+    assert texts[:changed] == old.catalogue.texts().to_pylist()[:changed]
+
+
+def test_a_run_that_has_published_is_not_made_again(market: Path, releases: Path) -> None:
+    change = CatalogueChange(market / "ads.csv", run="job-1")
+    name = refresh_table(change, terms(releases, days=1))
+    assert read_release(releases / name)["run"] == "job-1"
+    assert refresh_table(change, terms(releases, days=2)) == name
+    assert refresh_table(CatalogueChange(market / "ads.csv", run="job-2"), terms(releases, days=2)) != name
+
+
+def test_a_release_that_is_published_meanwhile_is_built_on(market: Path, releases: Path, tmp_path: Path) -> None:
+    """While a table is filled, the night publishes: the table is filled again, for what is served now."""
+    published = list[str]()
+
+    def on_step(step: str, done: int, total: int) -> None:
+        if step == "publishing" and not published:
+            published.append(refresh(market / "clicks", PLAN, terms(releases, days=1)))
+
+    change = CatalogueChange(market / "ads.csv")
+    name = refresh_table(change, terms(releases, days=2, on_step=on_step))
+    assert current(releases) == name
+    manifest = read_release(releases / name)
+    assert manifest["parent"] == manifest["release"] == published[0]
+    assert len(listing(releases)) == 3
+
+
+def test_the_night_is_compared_with_a_table_that_was_filled_meanwhile(market: Path, releases: Path) -> None:
+    published = list[str]()
+
+    def on_step(step: str, done: int, total: int) -> None:
+        if step == "publishing" and not published:
+            published.append(refresh_table(CatalogueChange(market / "ads.csv"), terms(releases, days=1)))
+
+    name = refresh(market / "clicks", PLAN, terms(releases, days=2, on_step=on_step))
+    assert current(releases) == name
+    assert read_release(releases / name)["parent"] == published[0]
+
+
+def test_a_release_says_when_its_table_was_filled(market: Path, releases: Path) -> None:
+    first = read_release(served_release(releases))
+    assert first["tabled"] == first["created"]
+    filled = read_release(releases / refresh_table(CatalogueChange(market / "ads.csv"), terms(releases, days=1)))
+    assert filled["tabled"] == filled["created"] != first["created"]
+    again = read_release(releases / recalibrate(market / "clicks", False, terms(releases, days=2, force=True)))
+    assert again["tabled"] == filled["created"] != again["created"]
 
 
 def with_fewer_clicks(market: Path, out: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -70,9 +71,17 @@ def _published(releases: ReleasesHere, name: str, keep: int, keep_days: float | 
 _data = click.option("--data", type=PATH, required=True, help="A data set that `xreg ingest` made.")
 
 
+def _step_lines(name: str, done: int, total: int) -> None:
+    """Progress for programs: a line of JSON per step on standard error."""
+    click.echo(json.dumps({"step": name, "done": done, "total": total}), err=True)
+
+
 @contextmanager
-def _steps(what: str) -> Iterator[Any]:
-    """A progress bar that goes through named steps."""
+def _steps(what: str, lines: bool = False) -> Iterator[Any]:
+    """A progress bar that goes through named steps, or a line for each."""
+    if lines:
+        yield _step_lines
+        return
     with progress_bar(what, "") as bar:
         task = bar.add_task("", total=None)
 
@@ -87,6 +96,11 @@ def _steps(what: str) -> Iterator[Any]:
 @click.option("--data", type=PLACE, help="A data set that `xreg ingest` made.")
 @click.option("--table-only", is_flag=True, help="No training: fill the table anew for the catalogue of --ads.")
 @click.option("--ads", type=PLACE, help="With --table-only: the catalogue as it is now.")
+@click.option("--add", "adding", is_flag=True, help="With --table-only: --ads are new or changed; all others stay.")
+@click.option("--run", "run_name", help="With --table-only: a name; what was published under it is not made again.")
+@click.option(
+    "--progress", type=click.Choice(["bar", "json"]), default="bar", show_default=True, help="How to show it."
+)
 @click.option("--top", type=int, default=None, help="Ads per query in the table.  [default: 50]")
 @factor_option
 @click.option("--tune", "tuned", is_flag=True, help="First choose costs, width, blend and alpha on held-out data.")
@@ -96,9 +110,9 @@ def _steps(what: str) -> Iterator[Any]:
 @executor_options
 @reported
 def refresh(
-    releases: Path | str, data: Path | str | None, table_only: bool, ads: Path | str | None, top: int | None,
-    factor: float, tuned: bool, keep: int, keep_days: float | None, force: bool, threads: int, executor: str,
-    ray_address: str | None, **options: Any,
+    releases: Path | str, data: Path | str | None, table_only: bool, ads: Path | str | None, adding: bool,
+    run_name: str | None, progress: str, top: int | None, factor: float, tuned: bool, keep: int,
+    keep_days: float | None, force: bool, threads: int, executor: str, ray_address: str | None, **options: Any,
 ) -> None:  # fmt: skip
     """The nightly job: train both directions, fill the query→ad table over the current catalogue, judge, publish.
 
@@ -106,7 +120,7 @@ def refresh(
     the one being served is not published.
     """
     from training.release.fill import TOP
-    from training.release.refresh import Plan, refresh_table
+    from training.release.refresh import CatalogueChange, Plan, refresh_table
     from training.release.refresh import refresh as run
     from training.release.staging import Terms
 
@@ -114,12 +128,14 @@ def refresh(
         raise UsageError("give --data DATASET, or --table-only with --ads ADS")
     if table_only and (tuned or top is not None):
         raise UsageError("--table-only trains nothing and keeps the table's size: --tune and --top do not go with it")
+    if not table_only and (adding or run_name is not None):
+        raise UsageError("--add and --run go with --table-only")
     with chosen_executor(executor, ray_address, threads) as where, releases_at(releases) as here:
         given = fetched(ads if data is None else data)  # type: ignore[arg-type]  # one of them is there
-        with _steps("refresh") as on_step:
+        with _steps("refresh", progress == "json") as on_step:
             terms = Terms(here.path, threads, force, on_step, executor=where, on_published=here.on_published)
             if table_only:
-                name = refresh_table(given, terms)
+                name = refresh_table(CatalogueChange(given, adding, run_name), terms)
             else:
                 params = chosen_params(**options)
                 plan = Plan(params, params, tuned, Labelwise(TOP if top is None else top, factor))

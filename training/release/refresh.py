@@ -16,14 +16,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from core import __version__
-from core.catalogue import open_catalogue, renewed, write_catalogue
+from core.catalogue import joined, open_catalogue, renewed, write_catalogue
 from core.engine import Engine
 from core.errors import DataError, ModelError, XregError
 from core.format import MANIFEST, checksum, read_json, written_aside
 from core.labelwise import Labelwise, OnProgress
 from core.merge import PLAIN
 from core.model import open_model
-from core.releases import read_release
+from core.releases import listing, read_release
 from core.served import Served
 from core.tables import MappedTable
 from core.text import open_vocabulary
@@ -37,7 +37,7 @@ from training.params import CLICKS, Choice, Params
 from training.release.fill import TOP, fill_table
 from training.release.gate import compare
 from training.release.judged import Judged, covered_queries, judge_release
-from training.release.staging import JUDGED, KNOWN, Run, Terms, begun, publish_run, served_release
+from training.release.staging import JUDGED, KNOWN, Run, Terms, begun, publish_run, served_release, settled
 from training.tune import tune
 
 _CLICKS, _TABLE = Params(CLICKS), Labelwise(top=TOP)
@@ -61,6 +61,10 @@ class Plan:
 def refresh(data: Path, plan: Plan, terms: Terms) -> str:
     """From a data set to a published release; returns its name."""
     return_large_arrays()
+    return settled(lambda: _refreshed(data, plan, terms))
+
+
+def _refreshed(data: Path, plan: Plan, terms: Terms) -> str:
     job = {"kind": "refresh", "data": check_clicks(data), "plan": asdict(plan)}
     with begun(terms, job) as run:
         for direction, params in (("online", plan.online), ("labelwise", plan.labelwise)):
@@ -81,8 +85,12 @@ def publish_parts(data: Path, parts: dict[str, Path], terms: Terms) -> str:
             raise ModelError(f"{path}: no {MANIFEST}; this is not a finished model or table")
     made = {name: checksum(path / MANIFEST) for name, path in parts.items()}
     job = {"kind": "parts", "data": check_clicks(data), "parts": made, "plan": {"asked": asdict(_TABLE)}}
-    with begun(terms, job) as run:
-        return _publish(run, job, open_clicks(data), parts)
+
+    def make() -> str:
+        with begun(terms, job) as run:
+            return _publish(run, job, open_clicks(data), parts)
+
+    return settled(make)
 
 
 def _publish(run: Run, job: dict[str, Any], clicks: Clicks, parts: dict[str, Path]) -> str:
@@ -193,16 +201,39 @@ def _with_facts(run: Run, clicks: Clicks, parts: dict[str, Path], judged: Judged
     return judged._replace(facts={**judged.facts, **more})
 
 
-def refresh_table(ads: Path, terms: Terms) -> str:
+@dataclass(frozen=True, slots=True)
+class CatalogueChange:
+    """How a catalogue changes: by a file of ads.
+
+    adding   they are new or changed, all others stay; else they are all there are
+    run      a name: what was published under it is not made again
+    """
+
+    ads: Path
+    adding: bool = False
+    run: str | None = None
+
+
+def refresh_table(change: CatalogueChange, terms: Terms) -> str:
     """A changed catalogue without training: the table is filled anew, everything else is shared with the release being
     served. Ads that are gone are not answered any more; new ones are in the table."""
-    if not ads.is_file():
-        raise DataError(f"{ads}: no such file")
+    if not change.ads.is_file():
+        raise DataError(f"{change.ads}: no such file")
+    return _published_as(change.run, terms.releases) or settled(lambda: _table_refreshed(change, terms))
+
+
+def _published_as(run: str | None, releases: Path) -> str | None:
+    """The release that a run has published."""
+    names = listing(releases) if run is not None and releases.is_dir() else []
+    return next((name for name in reversed(names) if read_json(releases / name / MANIFEST).get("run") == run), None)
+
+
+def _table_refreshed(change: CatalogueChange, terms: Terms) -> str:
     old = served_release(terms.releases)
-    job = {"kind": "table", "release": old.name, "ads": checksum(ads)}
-    with begun(terms, job) as run:
-        manifest = read_release(old)
-        table, live = renewed(open_catalogue(old / "catalogue"), read_catalogue(ads))
+    job = {"kind": "table", "release": old.name, "ads": checksum(change.ads), "added": change.adding, "run": change.run}
+    with begun(terms, job, ".table") as run:
+        manifest, catalogue, ads = read_release(old), open_catalogue(old / "catalogue"), read_catalogue(change.ads)
+        table, live = renewed(catalogue, joined(catalogue, ads) if change.adding else ads)
         if not (run.work / "catalogue").exists():
             with written_aside(run.work / "catalogue") as aside:
                 write_catalogue(aside, table, live)
@@ -239,9 +270,13 @@ def _judged_again(run: Run, old: Path, parts: dict[str, Path]) -> Judged:
 def recalibrate(data: Path, whole: bool, terms: Terms) -> str:
     """Choose the merge rule and its maps anew from another log, without training: from its held-out part or, where all
     of it is later than what the release was trained on, from the whole."""
+    return settled(lambda: _recalibrated(data, whole, terms))
+
+
+def _recalibrated(data: Path, whole: bool, terms: Terms) -> str:
     old = served_release(terms.releases)
     job = {"kind": "recalibration", "release": old.name, "log": check_clicks(data), "whole": whole}
-    with begun(terms, job) as run:
+    with begun(terms, job, ".table") as run:
         manifest, clicks = read_release(old), open_clicks(data)
         terms.on_step("judging", 0, 0)
         served, parts = Served.open(old), {name: old / name for name in ("online", "labelwise", "catalogue", "table")}
@@ -250,4 +285,5 @@ def recalibrate(data: Path, whole: bool, terms: Terms) -> str:
             run, clicks, parts, judge_release(served, clicks, served, (size, size), terms.threads, whole)
         )
         fields = {**job, "plan": manifest["plan"], "data": manifest["data"]}
+        fields["tabled"] = manifest.get("tabled", manifest["created"])
         return publish_run(run, fields, judged, {**parts, "text": old / "text"})

@@ -2,6 +2,7 @@
 
     RELEASES/.refresh/   job.json, begun.json   whose run this is, when it began, what was served then
                          …                      finished steps, each whole or not there
+    RELEASES/.table/     the same of a run that trains nothing
 
 A run that was killed goes on behind its last finished step and ends byte for byte where an uninterrupted one would.
 What another run left (yesterday's data, other options) is cleared: nobody is there at night to do it.
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from core import __version__
-from core.errors import ModelError, ReleaseError
+from core.errors import ModelError, MovedError, ReleaseError
 from core.executors import Executor
 from core.format import read_json
 from core.releases import created_at, current, is_name, link, publish
@@ -60,11 +61,11 @@ class Run:
 
 
 @contextmanager
-def begun(terms: Terms, job: Mapping[str, Any]) -> Iterator[Run]:
+def begun(terms: Terms, job: Mapping[str, Any], place: str = ".refresh") -> Iterator[Run]:
     """The run of a job, new or going on; its work directory goes away when all is well."""
     releases = terms.releases
     releases.mkdir(parents=True, exist_ok=True)
-    work = releases / ".refresh"
+    work = releases / place
     work.mkdir(exist_ok=True)
     with locked(work):
         claim_or_clear(work, json.dumps({"xreg": __version__, **job}, indent=1))
@@ -93,6 +94,7 @@ def publish_run(run: Run, job: Mapping[str, Any], judged: Judged, parts: Mapping
     fields = {
         "xreg": __version__,
         "parent": run.parent,
+        "tabled": run.created.strftime(_STAMP),  # when the table was filled: just now, unless the job says otherwise
         **job,
         "merge": {"weight": judged.rule.weight, "maps": sorted(judged.rule.maps)},
         "figures": judged.figures,
@@ -101,6 +103,7 @@ def publish_run(run: Run, job: Mapping[str, Any], judged: Judged, parts: Mapping
     }
 
     def fill(aside: Path) -> None:
+        _check_unmoved(run)
         for place, source in parts.items():
             _take(source, aside / place, run)
         (aside / RULE).write_text(json.dumps(judged.rule.as_json(), indent=1) + "\n")
@@ -111,6 +114,22 @@ def publish_run(run: Run, job: Mapping[str, Any], judged: Judged, parts: Mapping
     name = publish(run.terms.releases, run.created, fields, fill, check)
     run.terms.on_published(name, run.parent)
     return name
+
+
+def _check_unmoved(run: Run) -> None:
+    """Nobody publishes meanwhile: this is called under the lock."""
+    served = current(run.terms.releases)
+    if served != run.parent and (served is None or created_at(served) != run.created):
+        raise MovedError(f"{run.terms.releases}: {served} was published meanwhile; start again to build on it")
+
+
+def settled(make: Callable[[], str]) -> str:
+    """Make a release, anew while others are published meanwhile; steps that count for it all the same are kept."""
+    while True:
+        try:
+            return make()
+        except MovedError:
+            continue
 
 
 def _take(source: Path, target: Path, run: Run) -> None:
