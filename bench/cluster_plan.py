@@ -1,14 +1,15 @@
-"""What a market of 10M ads × 5M queries takes: `python bench/cluster_plan.py MEASURED.json [MEASURED.json]`.
+"""What a market of 10M ads × 5M queries takes: `python bench/cluster_plan.py MEASURED.json`.
 
-Computed, not run: unit costs that bench/cluster.py measured (its --json), scaled, and put on 8, 32 and 128 cores, the
-longest unit first, each on the core that is free first. How costs scale:
+Computed, not run: the CPU of units that `bench/cluster.py --json MEASURED.json` measured, scaled, and put on 8, 32 and
+128 cores, each unit on the core that is free first. How costs are scaled:
 
-    top        per training point and leaf: the root has a regressor per leaf, above 256 leaves per child of its levels
-    subtrees   per training point: a point trains the leaves it is relevant in and the ten it is sent to
-    labelwise  per ad and tree: routed by a beam, it meets as many leaves however many there are
+    top        per training point and regressor it trains: all of the root's, and those of a beam of nodes below
+    subtrees   per training point: the leaves it is relevant in and those it is sent to, whatever the number of labels
+    reach      per ad and regressor it meets, as for a top
+    lists      per entry of a list, queries × ads per query, in every block and tree
+    answer     per entry of a list, in every block
 
-With two files (--quick and full) the growth between them, in the logarithm of the number of labels, is added; with one,
-costs per point stay as they were measured.
+The last three are shares of what one unit of a whole block took: SHARES, from units measured one by one.
 """
 
 from __future__ import annotations
@@ -16,36 +17,44 @@ from __future__ import annotations
 import argparse
 import heapq
 import json
-import math
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-ADS, QUERIES, TREES, TOP, BLOCK = 10_000_000, 5_000_000, 3, 50, 1 << 17
+# Run as a script, this file's folder comes first on the path, and `training` would mean bench/training.py.
+sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != Path(__file__).resolve().parent]
+
+import numpy as np
+
+from training.params import ROUTED, Params
+from training.partition import collapse, skeleton
+
+ADS, QUERIES, TREES, TOP, BLOCK = 10_000_000, 5_000_000, 3, 50, 1 << 20
 CORES, CORES_PER_NODE = (8, 32, 128), 16
 UNIT_LABELS, LIST_LABELS = 4096, 1 << 17
+SHARES = {"reach": 0.45, "lists": 0.38, "answer": 0.17}  # 3.35, 2.83 and 1.23 s of 7.4, 20K labels, 200K points
 ENTRY = 8  # bytes of a feature and its value, of a point and its score
 WORDS = 45  # features of a point
-BEAM = 20  # leaves that a point is sent to
+
+Chain = list[list[float]]  # stages one after the other, units of a stage side by side
 
 
-def per_point(measured: list[dict[str, Any]], unit: str, points: str, labels: int) -> float:
-    """CPU seconds of a kind of unit per point and tree, for so many labels."""
-    costs: list[tuple[float, float]] = [
-        (math.log2(m["size"]["labels"]), m["units"][unit]["cpu"] / m["size"][points] / m["size"]["trees"])
-        for m in measured
-    ]
-    if len(costs) == 1:
-        return costs[0][1]
-    (x0, y0), (x1, y1) = sorted(costs)[0], sorted(costs)[-1]
-    return y1 + max(0.0, (y1 - y0) / (x1 - x0)) * (math.log2(labels) - x1)
+def regressors(labels: int) -> int:
+    """That a point meets above the leaves of a tree."""
+    shape = collapse(skeleton(labels, Params(ROUTED).max_leaf), ROUTED.widest)
+    inner = shape.child >= 0
+    total = 0
+    for depth in np.unique(shape.depth[inner]):
+        edges = np.sort(shape.n_children[inner & (shape.depth == depth)])[::-1]
+        total += int(edges[: ROUTED.beam].sum())
+    return total
 
 
-def makespan(chains: Iterable[list[list[float]]], cores: int) -> float:
-    """Hours of stages one after the other in each chain, chains side by side."""
+def makespan(chains: Iterable[Chain], cores: int) -> float:
+    """Hours until all chains are through."""
     free = [0.0] * cores
-    heapq.heapify(free)
-    waiting = [(0.0, number, stage) for number, stage in enumerate(chains)]
+    waiting = [(0.0, number, chain) for number, chain in enumerate(chains)]
     heapq.heapify(waiting)
     end = 0.0
     while waiting:
@@ -61,43 +70,53 @@ def makespan(chains: Iterable[list[list[float]]], cores: int) -> float:
     return end / 3600
 
 
-def training(measured: list[dict[str, Any]], points: int, labels: int) -> tuple[list[list[list[float]]], float]:
-    """Per tree: its top, then its subtrees; and the bytes of the inputs."""
-    top = per_point(measured, "top_unit", "training", labels) * points
-    below = per_point(measured, "subtrees_unit", "training", labels) * points
-    count = -(-labels // UNIT_LABELS)
-    return [[[top], [below / count] * count] for _ in range(TREES)], points * WORDS * ENTRY
+def training(measured: dict[str, Any], points: int, labels: int) -> list[Chain]:
+    """Per tree: its top, then its subtrees."""
+    size, units = measured["size"], measured["units"]
+    grown = points / size["training"] / size["trees"]
+    top = units["top_unit"]["cpu"] * grown * regressors(labels) / regressors(size["labels"])
+    below, count = units["subtrees_unit"]["cpu"] * grown, -(-labels // UNIT_LABELS)
+    return [[[top], [below / count] * count] for _ in range(TREES)]
 
 
-def labelwise(measured: list[dict[str, Any]]) -> tuple[list[list[list[float]]], float]:
-    """Per block: reach, lists by subtree, the answer; and the bytes that units hand on."""
-    blocks, parts = -(-ADS // BLOCK), -(-QUERIES // LIST_LABELS)
-    whole = per_point(measured, "block_unit", "points", QUERIES) * BLOCK  # of one tree
-    reach, fill, answer = 0.45 * whole, 0.40 * whole, 0.15 * whole * TREES  # shares: README of bench
-    chain = [[reach] * TREES, [fill / parts] * (parts * TREES), [answer]]
-    moved = blocks * TREES * (BLOCK * BEAM + QUERIES * TOP) * ENTRY + blocks * QUERIES * TOP * ENTRY
-    return [chain] * blocks, float(moved)
+def labelwise(measured: dict[str, Any]) -> list[Chain]:
+    """Per block: who comes to which leaf, lists by subtree, the answer."""
+    size, unit = measured["size"], measured["units"]["block_unit"]
+    block = unit["cpu"] / unit["count"]
+    more_ads, more_entries = BLOCK / size["block"], QUERIES * TOP / size["labels"] / size["top"]
+    wider = regressors(QUERIES) / regressors(size["labels"])
+    reach = SHARES["reach"] * block / size["trees"] * more_ads * wider
+    lists, parts = SHARES["lists"] * block / size["trees"] * more_entries, -(-QUERIES // LIST_LABELS)
+    answer = SHARES["answer"] * block * more_entries
+    return [[[reach] * TREES, [lists / parts] * (parts * TREES), [answer]]] * -(-ADS // BLOCK)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("measured", type=Path, nargs="+", help="what bench/cluster.py --json wrote")
-    measured = [json.loads(path.read_text()) for path in parser.parse_args().measured]
-    online, online_inputs = training(measured, QUERIES, ADS)
-    offline, offline_inputs = training(measured, ADS, QUERIES)
-    table, moved = labelwise(measured)
+    parser.add_argument("measured", type=Path, help="what bench/cluster.py --json wrote")
+    measured = json.loads(parser.parse_args().measured.read_text())
+    nodes = [-(-cores // CORES_PER_NODE) for cores in CORES]
+    handed_on = -(-ADS // BLOCK) * (TREES * (BLOCK * ROUTED.beam + QUERIES * TOP) + QUERIES * TOP) * ENTRY
     jobs = {
-        "online model (5M queries → 10M ads)": (online, online_inputs),
-        "labelwise model (10M ads → 5M queries)": (offline, offline_inputs),
-        "table (10M ads × 5M queries)": (table, moved),
+        "online model: 5M queries, 10M ads as labels": (
+            training(measured, QUERIES, ADS),
+            [n * QUERIES * WORDS * ENTRY for n in nodes],
+        ),
+        "labelwise model: 10M ads, 5M queries as labels": (
+            training(measured, ADS, QUERIES),
+            [n * ADS * WORDS * ENTRY for n in nodes],
+        ),
+        "table: 50 of 10M ads for each of 5M queries": (
+            labelwise(measured),
+            [n * ADS * WORDS * ENTRY + handed_on for n in nodes],
+        ),
     }
-    print("| | units | longest, s | CPU hours | GB moved on 8 / 32 / 128 cores | hours on 8 | on 32 | on 128 |")
+    print("| | units | longest, s | CPU, h | GB moved on 8, 32, 128 cores | hours on 8 | on 32 | on 128 |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
-    for name, (chains, inputs) in jobs.items():
+    for name, (chains, moved) in jobs.items():
         costs = [cost for chain in chains for stage in chain for cost in stage]
-        shipped = [(inputs if chains is table else inputs * max(1, cores // CORES_PER_NODE)) / 1e9 for cores in CORES]
         hours = " | ".join(f"{makespan(chains, cores):.1f}" for cores in CORES)
-        gigabytes = " / ".join(f"{gb:,.0f}" for gb in shipped)
+        gigabytes = ", ".join(f"{n / 1e9:,.0f}" for n in moved)
         total = sum(costs) / 3600
         print(f"| {name} | {len(costs):,} | {max(costs):,.0f} | {total:,.1f} | {gigabytes} | {hours} |")
 
