@@ -6,9 +6,11 @@
     ├── ModelError       4, 503   a model directory that must not be used
     ├── ResumeError      5, 409   unfinished work that belongs to another run
     ├── TableError       6, 503   a shared table that cannot be reached or must not be used
-    └── ReleaseError     7, 409   a release that cannot be published, found or rolled back to
-        ├── MovedError   7, 409   another release was published while this one was made
-        └── GateError    8, 409   a release that is clearly worse than the one being served
+    ├── ReleaseError     7, 409   a release that cannot be published, found or rolled back to
+    │   ├── MovedError   7, 409   another release was published while this one was made
+    │   └── GateError    8, 409   a release that is clearly worse than the one being served
+    ├── ClusterError     9, 503   a cluster that cannot be reached, or whose machines must not be mixed
+    └── StorageError    10, 503   a store of files that cannot be reached, or refuses
 
 The class decides the exit code of the command and the status of the service; the message names the cause
 and, where there is one, the remedy.
@@ -76,3 +78,17 @@ class GateError(ReleaseError):
     """A release that is clearly worse than the one being served."""
 
     exit_code = 8
+
+
+class ClusterError(XregError):
+    """A cluster that cannot be reached, or whose machines must not be mixed."""
+
+    exit_code = 9
+    status = 503
+
+
+class StorageError(XregError):
+    """A store of files that cannot be reached, or refuses; names the store, never its keys."""
+
+    exit_code = 10
+    status = 503

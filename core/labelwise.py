@@ -1,8 +1,9 @@
 """The best points of every label: labelwise inference over any number of points.
 
-    block of points × tree  →  Found: every label's best points of its leaf       (kernels/labelwise.py)
-    block of points         →  Best: pooled over trees, completed, put in order    (kernels/completion.py)
-    all blocks              →  Best: merged
+    block of points × tree            →  Reached: who comes to which leaf                     (kernels/labelwise.py)
+    block of points × tree × subtree  →  Listed: every label's best points of its leaf
+    block of points                   →  Best: pooled over trees, completed, put in order      (kernels/completion.py)
+    all blocks                        →  Best: merged
 
 A label lists, in every tree, its `top` best points among those that reach its leaf; the paper's rule, the mean over
 trees with 0 for what is missing, chooses `top` of them; their scores are then completed in every tree, so that an
@@ -15,9 +16,10 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -71,19 +73,13 @@ class Labelwise:
             raise UsageError(f"block must be at least 1, got {self.block}")
 
 
-class Found(NamedTuple):
-    """What one tree finds in one block.
+class Reached(NamedTuple):
+    """Who reaches which leaf of one tree in one block.
 
-    points, scores, counts  each label's list, as in `Best`
-    covered [labels]        quotas turned no point away on the path to the label's leaf
     best_leaf [points]      largest leaf probability of each point, 1 where the recipe does not ask for it
     visit_…                 who reached which leaf, with raw targets regardless of quotas: the arrays of `Visits`
     """
 
-    points: npt.NDArray[np.int32]
-    scores: Floats
-    counts: npt.NDArray[np.int32]
-    covered: npt.NDArray[np.bool_]
     best_leaf: Floats
     visit_ptr: Int64s
     visit_point: npt.NDArray[np.int32]
@@ -92,6 +88,32 @@ class Found(NamedTuple):
     @property
     def visits(self) -> Visits:
         return Visits(self.visit_ptr, self.visit_point, self.visit_score)
+
+
+class Listed(NamedTuple):
+    """What one tree finds in one block for the labels of some neighbouring leaves.
+
+    labels                  their ids, ascending
+    points, scores, counts  each label's list, as in `Best`
+    covered                 quotas turned no point away on the path to the label's leaf
+    """
+
+    labels: npt.NDArray[np.int32]
+    points: npt.NDArray[np.int32]
+    scores: Floats
+    counts: npt.NDArray[np.int32]
+    covered: npt.NDArray[np.bool_]
+
+
+class Found(NamedTuple):
+    """What one tree finds in one block: as in `Listed`, for all labels, beside who reached which leaf."""
+
+    points: npt.NDArray[np.int32]
+    scores: Floats
+    counts: npt.NDArray[np.int32]
+    covered: npt.NDArray[np.bool_]
+    best_leaf: Floats
+    visits: Visits
 
 
 OnProgress = Callable[[int, int], None]  # units done, units in all
@@ -110,7 +132,14 @@ def prepared(model: Model, points: Csr) -> Prepared:
     check_points(model, points)
     even = np.ones(model.n_features, np.float32)  # the points of a block are weighted already
     searcher = Searcher(model.trie, even)
-    return Prepared(model, group_major(model.trie, searcher.places, model.n_features), searcher)
+    return Prepared(model, read_only(group_major(model.trie, searcher.places, model.n_features)), searcher)
+
+
+def read_only(groups: Groups) -> Groups:
+    """To Numba an array that may be written is of another type: kernels are compiled for mapped ones, once."""
+    for array in groups:
+        array.flags.writeable = False
+    return groups
 
 
 def check_points(model: Model, points: Csr) -> None:
@@ -135,25 +164,88 @@ def block_of(model: Model, asked: Labelwise, points: Csr, block: int) -> Csr:
     return transformed(part, model.manifest["params"]["recipe"]["value_power"], model.feature_weight)
 
 
+def leaf_runs(ready: Prepared, tree: int, most: int) -> list[tuple[int, int]]:
+    """Neighbouring leaves of a tree, from left to right, as runs of about `most` labels."""
+    g = ready.trees
+    leaves = walk(g, tree, ready.model.n_labels).leaf_node
+    before = np.cumsum(g.edge_ptr[leaves + 1] - g.edge_ptr[leaves]) - 1
+    bounds = [0, *(np.flatnonzero(np.diff(before // most)) + 1).tolist(), len(leaves)]
+    return list(pairwise(bounds))
+
+
+def reach(ready: Prepared, asked: Labelwise, tree: int, points: Csr) -> Reached:
+    """Send a block of points down one tree."""
+    model, g = ready.model, ready.trees
+    way = walk(g, tree, model.n_labels)
+    if model.scoring.conditional:
+        visits = visit_leaves(g, tree, way.leaf_node, asked.factor, points, new_spread(g, points))
+        return Reached(np.ones(points.n_rows, np.float32), *visits)
+    beam = int(model.manifest["params"]["recipe"]["beam"])
+    nodes, paths = route(ready.searcher, model.scoring, tree, beam, points)
+    leaf_of_node = np.full(len(g.node_leaf), -1, np.int32)
+    leaf_of_node[way.leaf_node] = np.arange(len(way.leaf_node))
+    return Reached(paths[:, 0].copy(), *routed_visits(nodes, paths, leaf_of_node, len(way.leaf_node)))
+
+
+def fill(
+    ready: Prepared, asked: Labelwise, tree: int, points: Csr, reached: Reached, leaves: tuple[int, int]
+) -> Listed:
+    """The lists of the labels of some leaves of one tree over one block of points."""
+    model, g = ready.model, ready.trees
+    nodes = walk(g, tree, model.n_labels).leaf_node[slice(*leaves)]
+    kept = Visits(reached.visit_ptr[leaves[0] : leaves[1] + 1], reached.visit_point, reached.visit_score)
+    n_points = np.full(len(nodes), points.n_rows)
+    if not model.scoring.conditional:  # else quotas were kept on the way
+        n_points = np.diff(kept.ptr)
+        kept = within_quota(g, nodes, asked.factor, points.n_rows, kept)
+    edges = _edges_of(g, nodes)
+    labels = np.sort(g.edge_target[edges])
+    best = _no_points(len(labels), asked.top)
+    numbered, label_points = g, model.label_points
+    if len(labels) < model.n_labels:
+        numbered, label_points = _renumbered(g, edges, labels), _frozen(label_points[labels])
+    spread = new_spread(g, points)
+    fill_lists(numbered, nodes, model.scoring, label_points, points, reached.best_leaf, kept, spread, best)
+    covered = np.empty(len(labels), bool)
+    turned_away = np.diff(kept.ptr) < n_points
+    covered[numbered.edge_target[edges]] = ~np.repeat(turned_away, g.edge_ptr[nodes + 1] - g.edge_ptr[nodes])
+    return Listed(labels, *best, covered)
+
+
+def _edges_of(g: Groups, nodes: Int64s) -> Int64s:
+    """The edges of some nodes, node after node."""
+    first, n = g.edge_ptr[nodes], g.edge_ptr[nodes + 1] - g.edge_ptr[nodes]
+    return np.asarray(np.arange(n.sum()) + np.repeat(first - np.cumsum(n) + n, n))
+
+
+def _renumbered(g: Groups, edges: Int64s, labels: npt.NDArray[np.int32]) -> Groups:
+    """The same trees with the labels of these edges numbered 0 … n−1: lists need room for them alone."""
+    targets = g.edge_target.copy()
+    targets[edges] = np.searchsorted(labels, targets[edges])
+    return g._replace(edge_target=_frozen(targets))
+
+
+def _frozen(array: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    array.flags.writeable = False
+    return array
+
+
+def join(n_labels: int, reached: Reached, parts: Sequence[Listed]) -> Found:
+    """The parts of one tree as a whole."""
+    if len(parts) == 1:
+        return Found(*parts[0][1:], reached.best_leaf, reached.visits)
+    best, covered = _no_points(n_labels, parts[0].points.shape[1]), np.empty(n_labels, bool)
+    for part in parts:
+        for whole, array in zip((*best, covered), part[1:], strict=True):
+            whole[part.labels] = array
+    return Found(*best, covered, reached.best_leaf, reached.visits)
+
+
 def find(ready: Prepared, asked: Labelwise, tree: int, points: Csr) -> Found:
     """The lists of one tree over one block of points."""
-    model, g = ready.model, ready.trees
-    spread, way = new_spread(g, points), walk(g, tree, model.n_labels)
-    best_leaf, n_points = np.ones(points.n_rows, np.float32), np.full(len(way.leaf_node), points.n_rows)
-    if model.scoring.conditional:
-        visits = kept = visit_leaves(g, tree, way.leaf_node, asked.factor, points, spread)
-    else:
-        beam = int(model.manifest["params"]["recipe"]["beam"])
-        nodes, paths = route(ready.searcher, model.scoring, tree, beam, points)
-        leaf_of_node = np.full(len(g.node_leaf), -1, np.int32)
-        leaf_of_node[way.leaf_node] = np.arange(len(way.leaf_node))
-        visits = routed_visits(nodes, paths, leaf_of_node, len(way.leaf_node))
-        kept = within_quota(g, way.leaf_node, asked.factor, points.n_rows, visits)
-        best_leaf, n_points = paths[:, 0].copy(), np.diff(visits.ptr)
-    best = _no_points(model.n_labels, asked.top)
-    fill_lists(g, way.leaf_node, model.scoring, model.label_points, points, best_leaf, kept, spread, best)
-    covered = (np.diff(kept.ptr) == n_points)[way.label_leaf]
-    return Found(*best, covered, best_leaf, *visits)
+    reached = reach(ready, asked, tree, points)
+    n_leaves = len(reached.visit_ptr) - 1
+    return join(ready.model.n_labels, reached, [fill(ready, asked, tree, points, reached, (0, n_leaves))])
 
 
 def _no_points(n_labels: int, top: int) -> Best:

@@ -191,6 +191,11 @@ def _point_to(releases: Path, name: str) -> None:
     sync(releases)
 
 
+def serve(releases: Path, name: str) -> None:
+    """Make a release that is there the one being served; the caller holds `publishing`."""
+    _point_to(releases, name)
+
+
 def link(source: Path, target: Path) -> None:
     """The same file, or the same files of a directory, under another name, without copying them; where the file system
     has no links, copies."""

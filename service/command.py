@@ -14,7 +14,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ import uvicorn
 from uvicorn.supervisors import Multiprocess
 
 from core.errors import ReleaseError, XregError
+from core.remote_releases import mirrored
 from service.app import Service, create_app
 from service.protocol import Protocol
 from service.settings import PREFIX, Settings, default_of, kinds, read_settings
@@ -69,6 +70,7 @@ class Config(uvicorn.Config):
 
 
 def run(settings: Settings) -> None:
+    settings = replace(settings, releases=mirrored(settings.releases, settings.watch_seconds))
     if not settings.releases.is_dir():
         raise ReleaseError(f"{settings.releases}: no such directory")
     if settings.workers == 1:

@@ -16,7 +16,8 @@ from core.errors import UsageError
 from core.releases import is_name
 
 PREFIX = "XREG_"
-OTHERS = {"XREG_DATA", "XREG_KERNEL_CACHE", "XREG_REDIS"}  # read elsewhere: tests, core/jit.py, the shared table
+# Read elsewhere: by tests, core/jit.py, the shared table, the executors, storage.
+OTHERS = {"XREG_DATA", "XREG_KERNEL_CACHE", "XREG_REDIS", "XREG_EXECUTOR", "XREG_RAY_ADDRESS", "XREG_WORK"}
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 
 

@@ -65,6 +65,7 @@ for command in (
     releasing.recalibrate,
     releasing.fill,
     releasing.publish,
+    releasing.pull,
     releasing.rollback,
     releasing.releases,
     releasing.table,

@@ -6,7 +6,6 @@ finished units with `resume`, and ends byte for byte where an uninterrupted one 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,7 +18,7 @@ from core import __version__
 from core.calibration import Calibration, fit_isotonic
 from core.engine import Engine
 from core.errors import ResumeError, UsageError
-from core.executors import StoppedError, Task, run_on_threads
+from core.executors import Executor, LocalExecutor, Unit
 from core.format import create_array, write_manifest, written_aside
 from core.metrics import relevance_of
 from core.model import FORMAT, VERSION, open_model
@@ -30,11 +29,11 @@ from core.work import claim, load_arrays, locked, remove, save_arrays, work_of
 from training.dataset import Dataset, hold_out, read_dataset, write_dataset
 from training.evaluate import scores_for_evaluation, weighting_for
 from training.fragments import Fragment, whole_tree, write_shards
-from training.inputs import Inputs, check_trainable, open_inputs, prepare, prepare_centroids
+from training.inputs import Inputs, check_trainable, forget_inputs, prepare, prepare_centroids, shared_inputs
 from training.job import Job, claimed_by
 from training.params import Params
 from training.partition import Shape, collapse, label_centroids, skeleton
-from training.units import fit_subtrees, fit_top, grow_tree, load_routed, load_shape, load_top, save_top, subtree_groups
+from training.units import load_shape, load_top, subtree_groups, subtrees_unit, top_unit
 
 _HELD_OUT = 0.1  # share of the points that calibration is fitted on
 
@@ -42,13 +41,19 @@ OnProgress = Callable[[int, int, int], None]  # nodes done, nodes in all, depth 
 
 
 def fit(
-    data: Dataset, params: Params, out: Path, threads: int, resume: bool = False, on_progress: OnProgress | None = None
+    data: Dataset,
+    params: Params,
+    out: Path,
+    threads: int,
+    resume: bool = False,
+    on_progress: OnProgress | None = None,
+    executor: Executor | None = None,
 ) -> None:
     """Train a model and write it to `out`, which must not exist."""
     if threads < 1:
         raise UsageError(f"threads must be at least 1, got {threads}")
     begin(data, params, out, resume)
-    finish(out, threads, on_progress)
+    finish(out, threads, on_progress, executor)
 
 
 def begin(data: Dataset, params: Params, out: Path, resume: bool = False) -> None:
@@ -68,9 +73,9 @@ def begin(data: Dataset, params: Params, out: Path, resume: bool = False) -> Non
             _begin_calibration(data, params, work)
 
 
-def finish(out: Path, threads: int, on_progress: OnProgress | None = None) -> None:
-    """Train what was begun and write the model to `out`."""
-    out = Path(out)
+def finish(out: Path, threads: int, on_progress: OnProgress | None = None, executor: Executor | None = None) -> None:
+    """Train what was begun and write the model to `out`; units run on the threads, or where the executor says."""
+    out, executor = Path(out), executor or LocalExecutor(threads)
     work = work_of(out)
     with locked(work):
         job = claimed_by(work)
@@ -78,12 +83,15 @@ def finish(out: Path, threads: int, on_progress: OnProgress | None = None) -> No
             raise ResumeError(f"{work}: nothing was begun here")
         if not out.exists():  # else killed between the model's last step and the removal of its work
             params, fingerprint = job
-            inputs = open_inputs(work / "inputs")
+            inputs = shared_inputs(work / "inputs")
             if not (work / "centroids").exists():
                 prepare_centroids(inputs, params, work / "centroids")
-            _Units(inputs, params, work, on_progress).run(threads)
+            try:
+                _Units(inputs, params, work, on_progress).run(executor)
+            finally:
+                forget_inputs()
             if params.recipe.calibration == "isotonic":
-                _calibrate(work, threads, on_progress)
+                _calibrate(work, threads, on_progress, executor)
             _assemble(inputs, params, work, out, fingerprint)
         remove(work)
 
@@ -97,13 +105,13 @@ def _begin_calibration(data: Dataset, params: Params, work: Path) -> None:
         write_dataset(aside, "test", held)
 
 
-def _calibrate(work: Path, threads: int, on_progress: OnProgress | None) -> None:
+def _calibrate(work: Path, threads: int, on_progress: OnProgress | None, executor: Executor) -> None:
     """Finish the run on nine tenths, answer the last, fit the map from score to relevance; a unit like any other."""
     if (work / "calibration.npz").exists():
         return
     model = work / "calibration"
     if work_of(model).exists():
-        finish(model, threads, on_progress)
+        finish(model, threads, on_progress, executor)
     held = read_dataset(work / "held", "test")
     engine = Engine.open(model, verify=False)
     scores = scores_for_evaluation(engine, held, None, None, threads)
@@ -118,44 +126,35 @@ class _Units:
     def __init__(self, inputs: Inputs, params: Params, work: Path, on_progress: OnProgress | None) -> None:
         self.inputs, self.params, self.work = inputs, params, work
         self.on_progress = on_progress or (lambda done, total, depth: None)
-        self.lock, self.stop = threading.Lock(), threading.Event()
         shape = collapse(skeleton(inputs.by_label.n_rows, params.max_leaf), params.recipe.widest)
         self.done, self.total = 0, params.trees * shape.n_nodes
 
-    def run(self, threads: int) -> None:
-        run_on_threads([partial(self.top, tree) for tree in range(self.params.trees)], threads, self.stop)
+    def run(self, executor: Executor) -> None:
+        executor.run([self._top(tree) for tree in range(self.params.trees)], self._after, self._told)
 
-    def top(self, tree: int) -> Iterable[Task]:
-        path = top_path(self.work, tree)
-        if not path.exists():
-            shape = grow_tree(self.work / "centroids", self.params, tree)
-            save_top(path, fit_top(self.inputs, self.params, shape, tree, self._node_done))
-        else:
-            self._nodes_found(load_arrays(path, "fragment.nodes")["fragment.nodes"])
-        groups = subtree_groups(load_shape(path), self.params)
-        return [partial(self.subtrees, tree, unit, roots) for unit, roots in enumerate(groups)]
+    def _top(self, tree: int) -> Unit:
+        needs = self.work / "inputs", self.work / "centroids"
+        return Unit(top_unit, top_path(self.work, tree), needs, args=(self.params, tree))
 
-    def subtrees(self, tree: int, unit: int, roots: Int64s) -> Iterable[Task]:
-        path = unit_path(self.work, tree, unit)
-        if not path.exists():
-            shape, routed = load_shape(top_path(self.work, tree)), load_routed(top_path(self.work, tree))
-            fragment = fit_subtrees(self.inputs, self.params, shape, tree, routed, roots, self._node_done)
-            save_arrays(path, fragment._asdict())
-        else:
-            self._nodes_found(load_arrays(path, "nodes")["nodes"])
-        return ()
+    def _after(self, unit: Unit, fresh: bool) -> Iterable[Unit]:
+        """The subtrees of a tree whose top is done."""
+        name = "fragment.nodes" if unit.do is top_unit else "nodes"
+        if not fresh:  # nodes that an earlier run finished count as done
+            self.done += len(load_arrays(unit.makes, name)[name])
+        if unit.do is not top_unit:
+            return []
+        tree, needs = unit.args[1], (self.work / "inputs", unit.makes)
+        return [
+            Unit(subtrees_unit, unit_path(self.work, tree, number), needs, args=(self.params, tree, roots))
+            for number, roots in enumerate(self._groups(unit.makes))
+        ]
 
-    def _nodes_found(self, nodes: Int64s) -> None:
-        """Nodes that an earlier run finished count as done."""
-        with self.lock:
-            self.done += len(nodes)
+    def _groups(self, top: Path) -> list[Int64s]:
+        return subtree_groups(load_shape(top), self.params, self.inputs.label_points)
 
-    def _node_done(self, depth: int) -> None:
-        if self.stop.is_set():
-            raise StoppedError
-        with self.lock:
-            self.done += 1
-            self.on_progress(self.done, self.total, depth)
+    def _told(self, nodes: int, depth: int) -> None:
+        self.done += nodes
+        self.on_progress(self.done, self.total, depth)
 
 
 def top_path(work: Path, tree: int) -> Path:
@@ -180,7 +179,7 @@ def _assemble(inputs: Inputs, params: Params, work: Path, out: Path, fingerprint
 
 def _trie(inputs: Inputs, params: Params, work: Path, tree: int) -> Trie:
     top = load_top(top_path(work, tree))
-    units = range(len(subtree_groups(top.shape, params)))
+    units = range(len(subtree_groups(top.shape, params, inputs.label_points)))
     parts = [partial(_load_fragment, unit_path(work, tree, unit)) for unit in units]
     return trie_of(inputs, top.shape, [partial(Fragment, *top.fragment), *parts])
 

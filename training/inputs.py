@@ -11,6 +11,7 @@ pages that are no longer mapped are no longer ours.
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -107,6 +108,27 @@ def open_inputs(directory: Path) -> Inputs:
         a["feature_weight"],
         float(manifest["scale"]),
     )
+
+
+_kept: dict[tuple[Path, int, int], Inputs] = {}
+_lock = threading.Lock()
+
+
+def shared_inputs(directory: Path) -> Inputs:
+    """The inputs, mapped once for all units that this process runs: a second mapping would count its pages again."""
+    status = directory.stat()
+    key = directory, status.st_ino, status.st_mtime_ns
+    with _lock:
+        if key not in _kept:
+            _kept.clear()
+            _kept[key] = open_inputs(directory)
+        return _kept[key]
+
+
+def forget_inputs() -> None:
+    """Let the mapping end with its last user."""
+    with _lock:
+        _kept.clear()
 
 
 def open_centroids(directory: Path) -> Csr:

@@ -167,10 +167,10 @@ class _Study:
         parts: dict[int, Fragment] = {}
 
         def fit_unit(top: Top, unit: int) -> tuple[()]:
-            roots = subtree_groups(top.shape, params)[unit]
+            roots = subtree_groups(top.shape, params, self.inputs.label_points)[unit]
             parts[unit] = fit_subtrees(self.inputs, params, top.shape, 0, top.routed, roots, lambda depth: None)
             return ()
 
-        n_units = len(subtree_groups(top.shape, params))
+        n_units = len(subtree_groups(top.shape, params, self.inputs.label_points))
         run_on_threads([partial(fit_unit, top, unit) for unit in range(n_units)], self.threads)
         return top, [parts[unit] for unit in range(n_units)]

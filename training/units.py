@@ -3,8 +3,9 @@
     top       one per tree: grows it, fits the nodes above the cut, routes the training points
     subtrees  some neighbouring subtrees below the cut: fits all their nodes
 
-The paper's binary trees are cut at a depth. With routed leaves every inner node belongs to the top, since a leaf's hard
-negatives are known only when all paths to it are.
+The paper's binary trees are cut at the depth that makes the longest chain of work, a top and one subtree after it, the
+shortest. With routed leaves every inner node belongs to the top, since a leaf's hard negatives are known only when all
+paths to it are. The cut depends on the data alone, never on who works.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from core.executors import Tell
 from core.jit import kernel
 from core.kernels.search import Scoring
 from core.scratch import Searcher
@@ -24,7 +26,7 @@ from core.sparse import Floats, Int32s, Int64s
 from core.trie_build import build
 from core.work import load_arrays, save_arrays
 from training.fragments import Fitted, Fragment, join, upper_tree
-from training.inputs import Inputs, open_centroids
+from training.inputs import Inputs, open_centroids, shared_inputs
 from training.nodes import Problem, fit_node
 from training.params import Params
 from training.partition import Shape, collapse, grow
@@ -32,7 +34,6 @@ from training.targets import Scratch, edge_mass, node_mass
 
 T = TypeVar("T")
 
-_CUT_DEPTH = 4
 _UNITS_PER_TREE = 16
 _UNIT_LABELS = 4096
 
@@ -57,20 +58,41 @@ class Top(NamedTuple):
     routed: Routed
 
 
-def subtree_roots(shape: Shape, params: Params) -> Int64s:
+def node_costs(shape: Shape, label_points: Int32s) -> Int64s:
+    """What fitting a node takes, roughly: its points times its edges. A point counts once per relevant label."""
+    before = np.concatenate([[0], np.cumsum(label_points[shape.labels], dtype=np.int64)])
+    edges = np.where(shape.child < 0, shape.last - shape.first, shape.n_children)
+    return np.asarray((before[shape.last] - before[shape.first] + 1) * edges)
+
+
+def _subtree_costs(shape: Shape, costs: Int64s) -> Int64s:
+    """The cost of a node and all that is below it; nodes are numbered breadth-first, so children come last."""
+    whole = costs.copy()
+    for node in np.flatnonzero(shape.child >= 0)[::-1].tolist():
+        child = shape.child[node]
+        whole[node] += whole[child : child + shape.n_children[node]].sum()
+    return whole
+
+
+def subtree_roots(shape: Shape, params: Params, label_points: Int32s) -> Int64s:
     """The nodes at the cut: at a depth, or all leaves where leaves are routed to."""
     leaf = shape.child < 0
     if params.recipe.routed:
         return np.flatnonzero(leaf)
-    return np.flatnonzero((shape.depth == _CUT_DEPTH) | (leaf & (shape.depth < _CUT_DEPTH)))
+    costs = node_costs(shape, label_points)
+    whole, depths = _subtree_costs(shape, costs), np.arange(1, shape.depth.max() + 1)
+    chains = [costs[(shape.depth < d) & ~leaf].sum() + whole[(shape.depth == d) | leaf].max() for d in depths]
+    cut = int(depths[np.argmin(chains)]) if len(depths) else 0
+    return np.flatnonzero((shape.depth == cut) | (leaf & (shape.depth < cut)))
 
 
-def subtree_groups(shape: Shape, params: Params) -> list[Int64s]:
-    """Runs of neighbouring subtrees, each a unit; the same whatever the number of workers."""
-    roots = subtree_roots(shape, params)
-    per_unit = min(_UNIT_LABELS, -(-len(shape.labels) // _UNITS_PER_TREE))
-    labels_before = np.cumsum(shape.last[roots] - shape.first[roots]) - 1
-    return np.split(roots, np.flatnonzero(np.diff(labels_before // per_unit)) + 1)
+def subtree_groups(shape: Shape, params: Params, label_points: Int32s) -> list[Int64s]:
+    """Runs of neighbouring subtrees of about the same cost, each a unit; the same whatever the number of workers."""
+    roots = subtree_roots(shape, params, label_points)
+    costs = _subtree_costs(shape, node_costs(shape, label_points))[roots]
+    n_units = max(_UNITS_PER_TREE, -(-len(shape.labels) // _UNIT_LABELS))
+    number = (np.cumsum(costs) - 1) * n_units // costs.sum()
+    return np.split(roots, np.flatnonzero(np.diff(number)) + 1)
 
 
 def grow_tree(centroids: Path, params: Params, tree: int) -> Shape:
@@ -78,9 +100,22 @@ def grow_tree(centroids: Path, params: Params, tree: int) -> Shape:
     return collapse(grow(open_centroids(centroids), params.max_leaf, params.seed, tree), params.recipe.widest)
 
 
+def top_unit(tell: Tell, out: Path, inputs: Path, centroids: Path, params: Params, tree: int) -> None:
+    """The unit `top` of a tree."""
+    shape = grow_tree(centroids, params, tree)
+    save_top(out, fit_top(shared_inputs(inputs), params, shape, tree, lambda depth: tell(1, depth)))
+
+
+def subtrees_unit(tell: Tell, out: Path, inputs: Path, top: Path, params: Params, tree: int, roots: Int64s) -> None:
+    """A unit `subtrees` of a tree whose top is there."""
+    shape, routed = load_shape(top), load_routed(top)
+    fragment = fit_subtrees(shared_inputs(inputs), params, shape, tree, routed, roots, lambda depth: tell(1, depth))
+    save_arrays(out, fragment._asdict())
+
+
 def fit_top(inputs: Inputs, params: Params, shape: Shape, tree: int, on_node: OnNode) -> Top:
     """Fit the nodes of a tree above the cut, level by level; each is trained on what those above send it."""
-    cut = subtree_roots(shape, params)
+    cut = subtree_roots(shape, params, inputs.label_points)
     above = np.setdiff1d(np.flatnonzero(shape.depth <= shape.depth[cut].max()), cut)
     above = above[shape.child[above] >= 0]
     routed = Routed(np.zeros(shape.n_nodes + 1, np.int64), np.empty(0, np.int32))

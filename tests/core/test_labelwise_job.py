@@ -58,6 +58,22 @@ def test_any_number_of_threads_gives_the_same_bytes(paper: Path, sample: Parts, 
     assert digests(tmp_path / "1.parquet") == digests(tmp_path / "3.parquet")
 
 
+@pytest.mark.parametrize(("many", "labels"), [(1, 1 << 17), (1 << 30, 1 << 17), (1 << 30, 50)])
+def test_the_answer_does_not_depend_on_the_cut(
+    paper: Path, sample: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int, labels: int
+) -> None:
+    """Units of whole blocks; of trees; of subtrees: what inference in memory gives."""
+    monkeypatch.setattr("core.labelwise_job.MANY_BLOCKS", many)
+    monkeypatch.setattr("core.labelwise_job.UNIT_LABELS", labels)
+    asked, seen = Labelwise(top=4, block=40), list[tuple[int, int]]()
+    run_job(paper, sample[1].features, asked, tmp_path / "b.parquet", 2, on_progress=lambda *told: seen.append(told))
+    expected = best_points(open_model(paper), sample[1].features, asked)
+    matrix = sparse.csr_matrix(sparse.load_npz(tmp_path / "b.npz"))
+    assert np.array_equal(matrix.toarray(), to_scipy(as_rows(expected, sample[1].n_points)).toarray())
+    per_block = 1 if many == 1 else 2 + 2 + 1 if labels > 500 else 2 + 2 * 9 + 1
+    assert seen[-1] == (len(seen), 4 * per_block)
+
+
 def test_killed_at_any_moment_it_resumes_to_the_same_bytes(paper: Path, sample: Parts, tmp_path: Path) -> None:
     run_job(paper, sample[1].features, Labelwise(block=5), tmp_path / "whole.parquet", 2)
     out = tmp_path / "cut.parquet"
@@ -98,7 +114,7 @@ def test_unfinished_work_is_neither_lost_nor_mixed_up(
         with pytest.raises(ResumeError, match="belongs to a run with other data, options"):
             run_job(paper, other, Labelwise(factor=factor, block=50), out, 1, resume=True)
     with monkeypatch.context() as patch:
-        patch.setattr("core.labelwise_job.find", broken)
+        patch.setattr("core.labelwise_job.reach", broken)
         patch.setattr("core.labelwise_job.finish", broken)
         run_job(paper, points, asked, out, 1, resume=True)
     assert out.exists()

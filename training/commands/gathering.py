@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from core.text import VocabularyLimits
-from training.commands.options import FILE, PATH, reported, threads_option
+from training.commands.options import PATH, chosen_executor, executor_options, reported, threads_option
+from training.commands.places import PLACE, fetched, left_at
 from training.display import notes, progress_bar, show_stats
 from training.ingest.options import IngestOptions
 from training.market.make import MarketSize
@@ -18,12 +19,14 @@ _INGEST, _WORDS, _MARKET = IngestOptions(), VocabularyLimits(), MarketSize()
 
 @click.command()
 @click.option(
-    "--events", type=PATH, multiple=True, required=True, help="A log, or a directory of logs; may be repeated."
+    "--events", type=PLACE, multiple=True, required=True, help="A log, or a directory of logs; may be repeated."
 )
 @click.option(
-    "--ads", type=FILE, required=True, help="The catalogue: ad_id, title, text, url; bid and quality if known."
+    "--ads", type=PLACE, required=True, help="The catalogue: ad_id, title, text, url; bid and quality if known."
 )
-@click.option("--out", type=PATH, required=True, help="Directory to write the data set to; must not exist.")
+@click.option(
+    "--out", type=PLACE, required=True, help="Directory to write the data set to, here or on a store (s3://…)."
+)
 @click.option(
     "--hold-out",
     type=float,
@@ -67,10 +70,11 @@ _INGEST, _WORDS, _MARKET = IngestOptions(), VocabularyLimits(), MarketSize()
 )
 @click.option("--resume", is_flag=True, help="Go on with a run that was interrupted.")
 @threads_option
+@executor_options
 @reported
 def ingest(
-    events: tuple[Path, ...], ads: Path, out: Path, bigrams: bool, min_texts: int, most_words: int,
-    resume: bool, threads: int, **options: Any,
+    events: tuple[Path | str, ...], ads: Path | str, out: Path | str, bigrams: bool, min_texts: int, most_words: int,
+    resume: bool, threads: int, executor: str, ray_address: str | None, **options: Any,
 ) -> None:  # fmt: skip
     """Click logs and a catalogue → a data set with both directions.
 
@@ -81,14 +85,16 @@ def ingest(
     from training.ingest.run import ingest as run
 
     chosen = IngestOptions(words=VocabularyLimits(min_texts, most_words, bigrams), **options)
-    with progress_bar("ingest", "") as bar:
-        task = bar.add_task("", total=None)
+    with chosen_executor(executor, ray_address, threads) as where, left_at(out, resume) as path:
+        logs, catalogue = [fetched(place) for place in events], fetched(ads)
+        with progress_bar("ingest", "") as bar:
+            task = bar.add_task("", total=None)
 
-        def on_progress(stage: str, done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total or None, description=stage)
+            def on_progress(stage: str, done: int, total: int) -> None:
+                bar.update(task, completed=done, total=total or None, description=stage)
 
-        stats = run(list(events), ads, out, chosen, threads, on_progress, resume)
-    show_stats(out, stats)
+            stats = run(logs, catalogue, path, chosen, threads, on_progress, resume, where)
+    show_stats(Path(out), stats)
 
 
 @click.command()

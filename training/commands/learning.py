@@ -10,11 +10,14 @@ from typing import Any, Literal
 import click
 
 from core.errors import ResumeError, UsageError
+from core.executors import Executor
 from core.labelwise import Labelwise
 from training.commands.options import (
     FILE,
     PATH,
+    chosen_executor,
     chosen_params,
+    executor_options,
     factor_option,
     json_option,
     propensity_option,
@@ -22,6 +25,7 @@ from training.commands.options import (
     threads_option,
     training_options,
 )
+from training.commands.places import PLACE, fetched, left_at
 from training.display import answers, notes, progress_bar, show_answer, show_figures, show_sources, show_trials
 from training.params import Choice, Params
 
@@ -29,15 +33,29 @@ _ASKED = Labelwise()
 
 
 @click.command()
-@click.argument("data", type=PATH)
-@click.option("--out", type=PATH, required=True, help="Directory to write the model to; must not exist.")
+@click.argument("data", type=PLACE)
+@click.option("--out", type=PLACE, required=True, help="Directory to write the model to, here or on a store (s3://…).")
 @training_options
 @click.option("--tune", "tuned", is_flag=True, help="First choose costs, width, blend and alpha on held-out data.")
 @click.option("--choice", type=FILE, help="Use a choice that `xreg tune` wrote.")
 @click.option("--resume", is_flag=True, help="Go on with a run that was interrupted.")
+@executor_options
 @reported
-def train(data: Path, out: Path, threads: int, tuned: bool, choice: Path | None, resume: bool, **options: Any) -> None:
+def train(
+    data: Path | str, out: Path | str, threads: int, tuned: bool, choice: Path | None, resume: bool, executor: str,
+    ray_address: str | None, **options: Any,
+) -> None:  # fmt: skip
     """Train a model on DATA (a directory's train part, or a file)."""
+    if tuned and choice:
+        raise UsageError("--tune and --choice both decide the costs: give one of them")
+    with chosen_executor(executor, ray_address, threads) as where, left_at(out, resume) as path:
+        _train(data, path, threads, tuned, choice, resume, where, chosen_params(**options))
+
+
+def _train(
+    data: Path | str, out: Path, threads: int, tuned: bool, choice: Path | None, resume: bool, where: Executor,
+    params: Params,
+) -> None:  # fmt: skip
     from core.work import work_of
     from training.dataset import read_dataset
     from training.fit import begin, finish
@@ -45,15 +63,12 @@ def train(data: Path, out: Path, threads: int, tuned: bool, choice: Path | None,
     from training.memory import return_large_arrays
 
     return_large_arrays()
-    if tuned and choice:
-        raise UsageError("--tune and --choice both decide the costs: give one of them")
-    params = chosen_params(**options)
     work = work_of(out)
     if out.exists() and not (resume and work.exists()):
         raise UsageError(f"{out} exists; remove it or choose another name")
     if work.exists() and not resume:
         raise ResumeError(f"{work} holds an unfinished run; go on with --resume, or remove it to begin anew")
-    dataset = read_dataset(data, "train")
+    dataset = read_dataset(fetched(data), "train")
     if choice:
         params = _read_choice(choice).apply(params)
     if tuned:
@@ -67,7 +82,7 @@ def train(data: Path, out: Path, threads: int, tuned: bool, choice: Path | None,
         def on_progress(done: int, total: int, depth: int) -> None:
             bar.update(task, completed=done, total=total or None, description=f"level {depth}")
 
-        finish(out, threads, on_progress)
+        finish(out, threads, on_progress, where)
     size = sum(file.stat().st_size for file in out.iterdir())
     notes.print(f"{out}: {params.trees} trees, {size / 1e6:.1f} MB")
 
@@ -210,18 +225,20 @@ def predict(
 
 
 @click.command()
-@click.argument("model", type=PATH)
-@click.argument("points", type=PATH)
-@click.option("--out", type=FILE, required=True, help="A .parquet file to write.")
+@click.argument("model", type=PLACE)
+@click.argument("points", type=PLACE)
+@click.option("--out", type=PLACE, required=True, help="A .parquet file to write, here or on a store (s3://…).")
 @click.option("--top", type=int, default=_ASKED.top, show_default=True, help="Points per label.")
 @factor_option
 @click.option("--block", type=int, default=_ASKED.block, show_default=True, help="Points that are held at a time.")
 @click.option("--resume", is_flag=True, help="Go on with a run that was interrupted.")
 @threads_option
+@executor_options
 @reported
 def labelwise(
-    model: Path, points: Path, out: Path, top: int, factor: float, block: int, resume: bool, threads: int
-) -> None:
+    model: Path | str, points: Path | str, out: Path | str, top: int, factor: float, block: int, resume: bool,
+    threads: int, executor: str, ray_address: str | None,
+) -> None:  # fmt: skip
     """The best points of every label, out of POINTS (a directory's test part, or a file), scores in 0 … 1.
 
     Writes label, rank, point and score as Parquet, and beside it the same as a scipy CSR of labels × points (.npz).
@@ -230,14 +247,15 @@ def labelwise(
     from training.dataset import read_dataset
 
     asked = Labelwise(top, factor, block=block)
-    dataset = read_dataset(points, "test")
-    with progress_bar("labelwise", "units") as progress:
-        task = progress.add_task("", total=None)
+    with chosen_executor(executor, ray_address, threads) as where, left_at(out, resume) as path:
+        opened, rows = fetched(model), read_dataset(fetched(points), "test").features
+        with progress_bar("labelwise", "units") as progress:
+            task = progress.add_task("", total=None)
 
-        def on_progress(done: int, total: int) -> None:
-            progress.update(task, completed=done, total=total)
+            def on_progress(done: int, total: int) -> None:
+                progress.update(task, completed=done, total=total)
 
-        best = run_job(model, dataset.features, asked, out, threads, resume, on_progress)
+            best = run_job(opened, rows, asked, path, threads, resume, on_progress, where)
     notes.print(f"{out}: {int(best.counts.sum())} answers for {int((best.counts > 0).sum())} labels")
 
 

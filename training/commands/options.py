@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
@@ -14,6 +15,7 @@ import click
 from rich.markup import escape
 
 from core.errors import UsageError, XregError
+from core.executors import Executor, LocalExecutor
 from core.labelwise import Labelwise
 from training.display import notes
 from training.params import RECIPES, Params, Recipe
@@ -40,6 +42,43 @@ class _Propensity(click.ParamType[tuple[float, float]]):
 threads_option = click.option(
     "--threads", type=click.IntRange(1), default=os.cpu_count() or 1, show_default="all cores", help="Threads to use."
 )
+_executor = click.option(
+    "--executor",
+    type=click.Choice(["local", "ray"]),
+    default="local",
+    show_default=True,
+    envvar="XREG_EXECUTOR",
+    show_envvar=True,
+    help="Where units of work run: threads here, or a Ray cluster.",
+)
+_ray_address = click.option(
+    "--ray-address",
+    envvar="XREG_RAY_ADDRESS",
+    show_envvar=True,
+    help="With --executor ray: host:port of a running cluster.  [default: this machine's]",
+)
+
+
+def executor_options(command: F) -> F:
+    """Where units run; `chosen_executor` makes an executor of it."""
+    return _executor(_ray_address(command))
+
+
+@contextmanager
+def chosen_executor(executor: str, ray_address: str | None, threads: int) -> Iterator[Executor]:
+    """The executor that was asked for. Ray is imported only where it was."""
+    if executor == "local":
+        source = click.get_current_context().get_parameter_source("ray_address")
+        if source is click.core.ParameterSource.COMMANDLINE:
+            raise UsageError("--ray-address goes with --executor ray")
+        yield LocalExecutor(threads)
+        return
+    from core.ray_executor import RayExecutor
+
+    with RayExecutor(ray_address) as opened:
+        yield opened
+
+
 propensity_option = click.option(
     "--propensity", type=_Propensity(), help="Weight labels by 1/propensity with these A,B; EURLex: 0.55,1.5."
 )

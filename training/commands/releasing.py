@@ -20,17 +20,28 @@ from training.commands.options import (
     FILE,
     PATH,
     F,
+    chosen_executor,
     chosen_params,
+    executor_options,
     factor_option,
     reported,
     threads_option,
     tree_options,
 )
+from training.commands.places import PLACE, ReleasesHere, fetched, releases_at
 from training.display import answers, notes, progress_bar
 from training.params import CLICKS
 
 _releases = click.option(
     "--releases", type=PATH, required=True, envvar="XREG_RELEASES", show_envvar=True, help="Directory of the releases."
+)
+_releases_anywhere = click.option(
+    "--releases",
+    type=PLACE,
+    required=True,
+    envvar="XREG_RELEASES",
+    show_envvar=True,
+    help="Directory of the releases, or its address on a store (s3://…).",
 )
 _force = click.option("--force", is_flag=True, help="Publish although the gate refuses; the manifest says so.")
 _threshold = click.FloatRange(0.0, 1.0)
@@ -50,12 +61,10 @@ def _keeping(command: F) -> F:
     )(command)
 
 
-def _published(releases: Path, name: str, keep: int, keep_days: float | None) -> None:
+def _published(releases: ReleasesHere, name: str, keep: int, keep_days: float | None) -> None:
     """Say what was published, and remove what is old."""
-    from core.releases import retain
-
     answers.print(name, soft_wrap=True)
-    for removed in retain(releases, keep, keep_days, datetime.now(UTC)):
+    for removed in releases.retain(keep, keep_days):
         notes.print(f"removed {removed}")
 
 
@@ -83,10 +92,10 @@ def _steps(what: str, lines: bool = False) -> Iterator[Any]:
 
 
 @click.command()
-@_releases
-@click.option("--data", type=PATH, help="A data set that `xreg ingest` made.")
+@_releases_anywhere
+@click.option("--data", type=PLACE, help="A data set that `xreg ingest` made.")
 @click.option("--table-only", is_flag=True, help="No training: fill the table anew for the catalogue of --ads.")
-@click.option("--ads", type=FILE, help="With --table-only: the catalogue as it is now.")
+@click.option("--ads", type=PLACE, help="With --table-only: the catalogue as it is now.")
 @click.option("--add", "adding", is_flag=True, help="With --table-only: --ads are new or changed; all others stay.")
 @click.option("--run", "run_name", help="With --table-only: a name; what was published under it is not made again.")
 @click.option(
@@ -98,11 +107,12 @@ def _steps(what: str, lines: bool = False) -> Iterator[Any]:
 @_keeping
 @_force
 @tree_options(CLICKS)
+@executor_options
 @reported
 def refresh(
-    releases: Path, data: Path | None, table_only: bool, ads: Path | None, adding: bool, run_name: str | None,
-    progress: str, top: int | None, factor: float, tuned: bool, keep: int, keep_days: float | None, force: bool,
-    threads: int, **options: Any,
+    releases: Path | str, data: Path | str | None, table_only: bool, ads: Path | str | None, adding: bool,
+    run_name: str | None, progress: str, top: int | None, factor: float, tuned: bool, keep: int,
+    keep_days: float | None, force: bool, threads: int, executor: str, ray_address: str | None, **options: Any,
 ) -> None:  # fmt: skip
     """The nightly job: train both directions, fill the query→ad table over the current catalogue, judge, publish.
 
@@ -120,18 +130,21 @@ def refresh(
         raise UsageError("--table-only trains nothing and keeps the table's size: --tune and --top do not go with it")
     if not table_only and (adding or run_name is not None):
         raise UsageError("--add and --run go with --table-only")
-    with _steps("refresh", progress == "json") as on_step:
-        if ads is not None:
-            name = refresh_table(CatalogueChange(ads, adding, run_name), Terms(releases, threads, force, on_step))
-        elif data is not None:
-            params = chosen_params(**options)
-            plan = Plan(params, params, tuned, Labelwise(TOP if top is None else top, factor))
-            name = run(data, plan, Terms(releases, threads, force, on_step))
-    _published(releases, name, keep, keep_days)
+    with chosen_executor(executor, ray_address, threads) as where, releases_at(releases) as here:
+        given = fetched(ads if data is None else data)  # type: ignore[arg-type]  # one of them is there
+        with _steps("refresh", progress == "json") as on_step:
+            terms = Terms(here.path, threads, force, on_step, executor=where, on_published=here.on_published)
+            if table_only:
+                name = refresh_table(CatalogueChange(given, adding, run_name), terms)
+            else:
+                params = chosen_params(**options)
+                plan = Plan(params, params, tuned, Labelwise(TOP if top is None else top, factor))
+                name = run(given, plan, terms)
+        _published(here, name, keep, keep_days)
 
 
 @click.command()
-@_releases
+@_releases_anywhere
 @_data
 @click.option("--whole", is_flag=True, help="All of the log is later than what was trained on: use all of it.")
 @_keeping
@@ -139,15 +152,17 @@ def refresh(
 @threads_option
 @reported
 def recalibrate(
-    releases: Path, data: Path, whole: bool, keep: int, keep_days: float | None, force: bool, threads: int
+    releases: Path | str, data: Path, whole: bool, keep: int, keep_days: float | None, force: bool, threads: int
 ) -> None:
     """Fit merge rule and probability maps anew, without training, from the held-out part of a log that was ingested."""
     from training.release.refresh import recalibrate as run
     from training.release.staging import Terms
 
-    with _steps("recalibrate") as on_step:
-        name = run(data, whole, Terms(releases, threads, force, on_step))
-    _published(releases, name, keep, keep_days)
+    with releases_at(releases) as here:
+        with _steps("recalibrate") as on_step:
+            terms = Terms(here.path, threads, force, on_step, on_published=here.on_published)
+            name = run(data, whole, terms)
+        _published(here, name, keep, keep_days)
 
 
 @click.command()
@@ -176,7 +191,7 @@ def fill(model: Path, data: Path, out: Path, top: int | None, factor: float, thr
 
 
 @click.command()
-@_releases
+@_releases_anywhere
 @_data
 @click.option("--online", type=PATH, required=True, help="Model of DATASET/online.")
 @click.option("--labelwise", type=PATH, required=True, help="Model of DATASET/labelwise.")
@@ -186,30 +201,62 @@ def fill(model: Path, data: Path, out: Path, top: int | None, factor: float, thr
 @threads_option
 @reported
 def publish(
-    releases: Path, data: Path, online: Path, labelwise: Path, table: Path, keep: int, keep_days: float | None,
+    releases: Path | str, data: Path, online: Path, labelwise: Path, table: Path, keep: int, keep_days: float | None,
     force: bool, threads: int,
 ) -> None:  # fmt: skip
     """Make a release of parts that were trained and filled one by one: judge, pass the gate, publish."""
     from training.release.refresh import publish_parts
     from training.release.staging import Terms
 
-    with _steps("publish") as on_step:
-        parts = {"online": online, "labelwise": labelwise, "table": table}
-        name = publish_parts(data, parts, Terms(releases, threads, force, on_step))
-    _published(releases, name, keep, keep_days)
+    with releases_at(releases) as here:
+        with _steps("publish") as on_step:
+            parts = {"online": online, "labelwise": labelwise, "table": table}
+            terms = Terms(here.path, threads, force, on_step, on_published=here.on_published)
+            name = publish_parts(data, parts, terms)
+        _published(here, name, keep, keep_days)
 
 
 @click.command()
-@_releases
+@_releases_anywhere
 @click.option("--to", help="The release to serve.  [default: the one before the current one]")
 @reported
-def rollback(releases: Path, to: str | None) -> None:
+def rollback(releases: Path | str, to: str | None) -> None:
     """Serve an earlier release again."""
     from core.releases import roll_back
+    from core.remote_releases import remote_roll_back
+    from core.storage import Store
 
-    before, now = roll_back(releases, to)
+    before, now = roll_back(releases, to) if isinstance(releases, Path) else remote_roll_back(Store(releases), to)
     notes.print(f"{before or 'nothing'} → {now}", soft_wrap=True)
     answers.print(now, soft_wrap=True)
+
+
+@click.command()
+@click.option(
+    "--from", "source", required=True, help="Address of the releases on a store, for example s3://bucket/path."
+)
+@_releases
+@click.option("--release", "wanted", help="The release to mirror.  [default: the one being served there]")
+@click.option("--keep", type=click.IntRange(2), default=3, show_default=True, help="Releases to keep here.")
+@reported
+def pull(source: str, releases: Path, wanted: str | None, keep: int) -> None:
+    """Mirror the release that a store serves into a directory: verified, then served there too.
+
+    Interrupted, it goes on with the bytes it has. Files that are here already are not fetched again.
+    """
+    from core.releases import retain
+    from core.remote_releases import pull as run
+    from core.storage import Store, is_uri
+
+    if not is_uri(source):
+        raise UsageError(f"--from must be an address such as s3://bucket/releases, got {source}")
+    with progress_bar("pull", "bytes") as bar:
+        task = bar.add_task("", total=None)
+        say = lambda done, total: bar.update(task, completed=done, total=total)  # noqa: E731  # a name for one line
+        name = run(Store(source), releases, wanted, say)
+    answers.print(name, soft_wrap=True)
+    for removed in retain(releases, keep, None, datetime.now(UTC)):
+        notes.print(f"removed {removed}")
 
 
 @click.command()

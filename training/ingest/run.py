@@ -16,10 +16,8 @@ import csv
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -28,9 +26,9 @@ import xxhash
 
 from core import __version__
 from core.errors import DataError, UsageError
-from core.executors import Task, run_on_threads
+from core.executors import Executor, LocalExecutor, Tell, Unit
 from core.format import written_aside
-from core.work import claim, locked, remove, work_of
+from core.work import claim, locked, remove, save_text, work_of
 from training.catalogue import read_catalogue
 from training.ingest.buckets import N_SLOTS, Split, merge_bucket, n_buckets, write_events
 from training.ingest.events import NO_TIME, Events, clean, times
@@ -50,6 +48,7 @@ def ingest(
     threads: int = 1,
     on_progress: OnProgress | None = None,
     resume: bool = False,
+    executor: Executor | None = None,
 ) -> dict[str, Any]:
     """Make the data set `out`, which must not exist, and return its statistics."""
     options, out, work = options or IngestOptions(), Path(out), work_of(Path(out))
@@ -66,7 +65,8 @@ def ingest(
         if not out.exists():  # else the run was killed between its last two steps
             try:
                 told = on_progress or (lambda stage, done, total: None)
-                _Run(files, layout, catalogue, options, work, out, threads, told).run()
+                where = executor or LocalExecutor(threads)
+                _Run(files, layout, catalogue, options, work, out, where, told).run()
             except DataError:
                 remove(work)  # going on would find the same
                 raise
@@ -88,40 +88,51 @@ def _hash(path: Path) -> str:
     return digest.hexdigest()
 
 
-class Unit(NamedTuple):
-    """All that cleaning one file needs."""
+class How(NamedTuple):
+    """How files of a log are cleaned."""
 
-    file: Path
     layout: Layout
-    catalogue: Path
     split: Split
     positions: int
     rejects_written: int
 
 
-def clean_file(unit: Unit, directory: Path, on_bytes: OnBytes) -> None:
+def clean_unit(tell: Tell, directory: Path, file: Path, catalogue: Path, how: How) -> None:
     """One file of the log → events by bucket, rejects and counts, in a directory that appears when it is whole."""
-    ids = pq.read_table(unit.catalogue, columns=["ad_id"]).column("ad_id").combine_chunks().cast(pa.binary())
+    ids = pq.read_table(catalogue, columns=["ad_id"]).column("ad_id").combine_chunks().cast(pa.binary())
     n_rows, rejected = 0, Counter[str]()
     with written_aside(directory) as aside:
-        with (aside / "rejects.csv").open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
+        with (aside / "rejects.csv").open("w", encoding="utf-8", newline="") as rejects:
+            writer = csv.writer(rejects, lineterminator="\n")
 
             def cleaned() -> Iterator[Events]:
                 nonlocal n_rows
-                for raw in read_raw(unit.file, unit.layout.columns, on_bytes):
-                    good, bad = clean(raw, unit.layout, ids, unit.positions)
-                    room = unit.rejects_written - rejected.total()
-                    writer.writerows((unit.file.name, *told) for told in bad.first(max(room, 0)))
+                for raw in read_raw(file, how.layout.columns, lambda read: tell(read, 0)):
+                    good, bad = clean(raw, how.layout, ids, how.positions)
+                    room = how.rejects_written - rejected.total()
+                    writer.writerows((file.name, *told) for told in bad.first(max(room, 0)))
                     n_rows += len(raw.rows) + len(raw.malformed)
                     rejected.update(bad.counted())
                     yield good
 
             try:
-                write_events(aside / "events.arrow", cleaned(), unit.split, len(ids))
+                write_events(aside / "events.arrow", cleaned(), how.split, len(ids))
             except pa.ArrowException as error:
-                raise DataError(f"{unit.file}: a column's values cannot be read ({error})") from error
+                raise DataError(f"{file}: a column's values cannot be read ({error})") from error
         (aside / "counts.json").write_text(json.dumps({"rows": n_rows, "rejected": rejected}))
+
+
+def span_unit(tell: Tell, out: Path, file: Path) -> None:
+    """The first and last time of one file."""
+    save_text(out, json.dumps(time_span(file, lambda read: tell(read, 0))))
+
+
+def merge_unit(tell: Tell, directory: Path, *given: Any) -> None:
+    """A bucket: `given` are the events of all files, then the bucket's slots and the number of ads."""
+    *events, slots, n_ads = given
+    with written_aside(directory) as aside:
+        merge_bucket(events, slots, n_ads, aside)
+    tell(1, 0)
 
 
 def time_span(file: Path, on_bytes: OnBytes) -> tuple[int, int] | None:
@@ -145,9 +156,8 @@ class _Run:
     options: IngestOptions
     work: Path
     out: Path
-    threads: int
+    executor: Executor
     on_progress: OnProgress
-    lock: Lock = field(default_factory=Lock)
 
     def run(self) -> None:
         self._write_catalogue()
@@ -166,17 +176,21 @@ class _Run:
             pq.write_table(self.ads.select(["ad_id"]), aside)
             aside.replace(path)
 
-    def _counter(self, stage: str, total: int) -> Callable[[int], None]:
-        """Adds to what is done in a stage, from any thread."""
-        done = 0
+    def _run(self, stage: str, units: list[Unit], sizes: list[int]) -> None:
+        """Units that nothing follows; what one that was there already would have told is its size."""
+        done, total, size_of = 0, sum(sizes), {unit.makes: size for unit, size in zip(units, sizes, strict=True)}
 
-        def add(n: int) -> None:
+        def tell(more: int, where: int) -> None:
             nonlocal done
-            with self.lock:
-                done += n
-                self.on_progress(stage, done, total)
+            done += more
+            self.on_progress(stage, done, total)
 
-        return add
+        def after(unit: Unit, fresh: bool) -> list[Unit]:
+            if not fresh:
+                tell(size_of[unit.makes], 0)
+            return []
+
+        self.executor.run(units, after, tell)
 
     def _split(self) -> Split:
         """What is held out; by time it takes a look at the times of all files first."""
@@ -186,37 +200,25 @@ class _Run:
         if "time" not in self.layout.columns or options.hold_out == 0:
             return Split(None, options.hold_out)
         spans = [self.work / f"span{i:05}.json" for i in range(len(self.files))]
-        add = self._counter("time span", sum(file.stat().st_size for file in self.files))
-
-        def span(file: Path, path: Path) -> list[Task]:
-            if path.exists():
-                add(file.stat().st_size)
-            else:
-                path.with_suffix(".writing").write_text(json.dumps(time_span(file, add)))
-                path.with_suffix(".writing").replace(path)
-            return []
-
-        run_on_threads([partial(span, *each) for each in zip(self.files, spans, strict=True)], self.threads)
+        units = [Unit(span_unit, path, (file,)) for file, path in zip(self.files, spans, strict=True)]
+        self._run("time span", units, self._sizes())
         found = [pair for pair in (json.loads(path.read_text()) for path in spans) if pair is not None]
         if not found:
             raise DataError(f"{self.files[0]}: no row has a time; ISO 8601 or Unix seconds are read")
         first, last = min(pair[0] for pair in found), max(pair[1] for pair in found)
         return Split(last - round((last - first) * options.hold_out), 0.0)
 
+    def _sizes(self) -> list[int]:
+        return [file.stat().st_size for file in self.files]
+
     def _clean(self, split: Split) -> list[Path]:
         paths = [self.work / f"unit{i:05}" for i in range(len(self.files))]
-        add = self._counter("reading", sum(file.stat().st_size for file in self.files))
-        options, catalogue = self.options, self.work / "catalogue.parquet"
-
-        def unit(file: Path, path: Path) -> list[Task]:
-            if path.exists():
-                add(file.stat().st_size)
-            else:
-                todo = Unit(file, self.layout, catalogue, split, options.positions, options.rejects_written)
-                clean_file(todo, path, add)
-            return []
-
-        run_on_threads([partial(unit, *each) for each in zip(self.files, paths, strict=True)], self.threads)
+        how = How(self.layout, split, self.options.positions, self.options.rejects_written)
+        catalogue = self.work / "catalogue.parquet"
+        units = [
+            Unit(clean_unit, path, (file, catalogue), args=(how,)) for file, path in zip(self.files, paths, strict=True)
+        ]
+        self._run("reading", units, self._sizes())
         return paths
 
     def _check(self, units: list[Path], split: Split) -> Log:
@@ -240,17 +242,13 @@ class _Run:
         return Log(self.layout.form, "position" in self.layout.columns, n_rows, dict(rejected), since)
 
     def _merge(self, units: list[Path], count: int) -> list[Path]:
-        paths = [self.work / f"bucket{i:02}" for i in range(count)]
-        add, events, size = self._counter("merging", count), [unit / "events.arrow" for unit in units], N_SLOTS // count
-
-        def merge(i: int) -> list[Task]:
-            if not paths[i].exists():
-                with written_aside(paths[i]) as aside:
-                    merge_bucket(events, range(i * size, (i + 1) * size), self.ads.num_rows, aside)
-            add(1)
-            return []
-
-        run_on_threads([partial(merge, i) for i in range(count)], self.threads)
+        paths, events = [self.work / f"bucket{i:02}" for i in range(count)], tuple(u / "events.arrow" for u in units)
+        slots, n_ads = (
+            [range(i * N_SLOTS // count, (i + 1) * N_SLOTS // count) for i in range(count)],
+            self.ads.num_rows,
+        )
+        merges = [Unit(merge_unit, path, events, args=(s, n_ads)) for path, s in zip(paths, slots, strict=True)]
+        self._run("merging", merges, [1] * count)
         return paths
 
     def _write_rejects(self, path: Path, units: list[Path]) -> None:

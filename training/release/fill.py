@@ -18,6 +18,7 @@ from scipy import sparse
 
 from core import __version__
 from core.errors import ModelError
+from core.executors import Executor
 from core.format import MANIFEST, checksum, written_aside
 from core.labelwise import Labelwise, OnProgress
 from core.labelwise_job import fingerprint, run_job
@@ -42,6 +43,7 @@ def fill_table(
     out: Path,
     threads: int,
     on_progress: OnProgress | None = None,
+    executor: Executor | None = None,
 ) -> None:
     """Write the table to the directory `out`; finished units of the same job that was killed are found again."""
     opened = open_model(model)
@@ -53,7 +55,8 @@ def fill_table(
     numbers, work = np.flatnonzero(live).astype(np.int32), work_of(out)
     work.mkdir(parents=True, exist_ok=True)
     with locked(work):
-        rows = _answers(model, text.rows(documents(ads.take(pa.array(numbers)))), asked, work, threads, on_progress)
+        points = text.rows(documents(ads.take(pa.array(numbers))))
+        rows = _answers(model, points, asked, work, threads, on_progress, executor)
         row = np.repeat(np.arange(rows.n_rows), np.diff(rows.indptr))
         scores = rows.values * np.float32(opened.manifest["scale"])
         order = np.lexsort((rows.indices, -scores, row))
@@ -67,12 +70,18 @@ def fill_table(
 
 
 def _answers(
-    model: Path, points: Csr, asked: Labelwise, work: Path, threads: int, on_progress: OnProgress | None
+    model: Path,
+    points: Csr,
+    asked: Labelwise,
+    work: Path,
+    threads: int,
+    on_progress: OnProgress | None,
+    executor: Executor | None,
 ) -> Csr:
     """The best ads of every query; those that the same job has left are used, those of another never."""
     job = {"xreg": __version__, "model": checksum(model / MANIFEST), "ads": fingerprint(points), **asdict(asked)}
     claim_or_clear(work, json.dumps(job, indent=1))
     answers = work / "answers.parquet"
     if not answers.exists() or work_of(answers).exists():
-        run_job(model, points, asked, answers, threads, resume=True, on_progress=on_progress)
+        run_job(model, points, asked, answers, threads, True, on_progress, executor)
     return from_scipy(sparse.csr_matrix(sparse.load_npz(answers.with_suffix(".npz"))))

@@ -73,8 +73,8 @@ def _refreshed(data: Path, plan: Plan, terms: Terms) -> str:
         clicks = open_clicks(data)
         if not (run.work / "table").exists():
             known, live = clicks.queries[: clicks.known], np.ones(clicks.ads.num_rows, bool)
-            model, out = run.work / "labelwise", run.work / "table"
-            fill_table(model, known, clicks.ad_text, clicks.ads, live, plan.asked, out, terms.threads, _filling(terms))
+            model, out, text, ads = run.work / "labelwise", run.work / "table", clicks.ad_text, clicks.ads
+            fill_table(model, known, text, ads, live, plan.asked, out, terms.threads, _filling(terms), terms.executor)
         parts = {name: run.work / name for name in ("online", "labelwise", "table")}
         return _publish(run, job, clicks, parts)
 
@@ -138,7 +138,7 @@ def _train(data: Path, params: Params, tuned: bool, out: Path, terms: Terms) -> 
         params = Choice(**read_json(choice)).apply(params)
     begin(dataset, params, out, resume=True)
     del dataset
-    finish(out, terms.threads, lambda done, total, depth: terms.on_step(name, done, total))
+    finish(out, terms.threads, lambda done, total, depth: terms.on_step(name, done, total), terms.executor)
 
 
 def _filling(terms: Terms) -> OnProgress:
@@ -248,8 +248,8 @@ def _table_refreshed(change: CatalogueChange, terms: Terms) -> str:
         if not (run.work / "table").exists():
             queries = pq.read_table(old / "text" / KNOWN)["query"].to_pylist()
             text, asked = open_vocabulary(old / "text" / "ads"), Labelwise(**manifest["plan"]["asked"])
-            out, say = run.work / "table", _filling(terms)
-            fill_table(old / "labelwise", queries, text, table, live, asked, out, terms.threads, say)
+            model, out, say = old / "labelwise", run.work / "table", _filling(terms)
+            fill_table(model, queries, text, table, live, asked, out, terms.threads, say, terms.executor)
         parts = {name: old / name for name in ("online", "labelwise", "text")}
         parts |= {name: run.work / name for name in ("catalogue", "table")}
         judged = _judged_again(run, old, parts)

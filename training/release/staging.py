@@ -21,6 +21,7 @@ from typing import Any
 
 from core import __version__
 from core.errors import MovedError, ReleaseError
+from core.executors import Executor
 from core.format import read_json
 from core.releases import created_at, current, is_name, link, publish
 from core.served import RULE, Served
@@ -37,13 +38,16 @@ _STAMP = "%Y-%m-%dT%H:%M:%SZ"
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Where a run publishes to and how: on how many threads, past the gate or not, who is told, and what time it is."""
+    """Where a run publishes to and how: on how many threads, past the gate or not, who is told, what time it is,
+    where units run if not on the threads, and what follows publishing: (release, the one it takes the place of)."""
 
     releases: Path
     threads: int
     force: bool = False
     on_step: OnStep = lambda name, done, total: None
     now: datetime | None = None
+    executor: Executor | None = None
+    on_published: Callable[[str, str | None], None] = lambda name, parent: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +114,9 @@ def publish_run(run: Run, job: Mapping[str, Any], judged: Judged, parts: Mapping
         """As the service opens it."""
         Served.open(aside).check_golden(judged.golden)
 
-    return publish(run.terms.releases, run.created, fields, fill, check)
+    name = publish(run.terms.releases, run.created, fields, fill, check)
+    run.terms.on_published(name, run.parent)
+    return name
 
 
 def _check_unmoved(run: Run) -> None:
