@@ -46,8 +46,8 @@ def ads_of(release: Release, found: Found) -> list[Ad]:
     ad_id, merged = release.ad_id, found.merged
     relevance = _rounded(merged.scores)
     worth = relevance if found.worth is merged.scores else _rounded(found.worth)
-    rows = zip(merged.ads.tolist(), relevance, merged.sources.tolist(), worth, strict=True)
-    return [Ad(ad_id(ad), score, SOURCES[source], value) for ad, score, source, value in rows]
+    names, sources = map(ad_id, merged.ads.tolist()), map(SOURCES.__getitem__, merged.sources.tolist())
+    return list(map(Ad, names, relevance, sources, worth))
 
 
 def _rounded(scores: Floats) -> list[float]:

@@ -10,6 +10,7 @@ import asyncio
 import os
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from functools import lru_cache
 from itertools import count
 from time import perf_counter
 from typing import Any
@@ -84,7 +85,7 @@ class Exchange:
         said = self.request_id, self.timing, 1e3 * (perf_counter() - self.started)
         lines = b"x-request-id: %s\r\nserver-timing: %stotal;dur=%.3f\r\n" % said
         if self.release:
-            lines += b"x-release: %s\r\n" % self.release.encode()
+            lines += _release_line(self.release)
         return lines + b"connection: close\r\n" if self.closing else lines  # the client looks for another worker
 
     def own_headers(self) -> list[tuple[bytes, bytes]]:
@@ -101,6 +102,11 @@ class Exchange:
     async def refuse(self, send: Send, said: Problem, more: Headers = ()) -> None:
         lines = b"".join(b"%s: %s\r\n" % pair for pair in more)
         await self.answer(send, said.status, PROBLEM, encode(said), lines)
+
+
+@lru_cache(8)
+def _release_line(release: str) -> bytes:
+    return b"x-release: %s\r\n" % release.encode()
 
 
 def _pairs(lines: bytes) -> list[tuple[bytes, bytes]]:

@@ -8,6 +8,8 @@ in the same bytes is answered from the release's cache.
 
 from __future__ import annotations
 
+from time import perf_counter
+
 from msgspec import UNSET
 
 from core.errors import XregError
@@ -85,17 +87,17 @@ class Predict:
         asked = read_predict(body)
         given = exchange.headers.get(DEADLINE)
         deadline = None if given is None else deadline_of(given.decode("latin-1"))
-        read = exchange.seconds
+        read = perf_counter()
         if _is_long(asked):
             found, degraded = await self._offload.run(lambda: self._found(exchange, release, asked, deadline))
         else:
             found, degraded = self._found(exchange, release, asked, deadline)
-        done = exchange.seconds
+        done = perf_counter()
         said = encode(PredictAnswer(release.name, degraded, ads_of(release, found), found.reason))
         exchange.timing = b"answer;dur=%.3f, " % (1e3 * (done - read))
         await exchange.answer(send, 200, JSON, said)
-        total = exchange.seconds
-        self._telemetry.note(Noted(found, degraded, False, read, total - done, total))
+        end, began = perf_counter(), exchange.started
+        self._telemetry.note(Noted(found, degraded, False, read - began, end - done, end - began))
         if degraded:
             return None
         kept = Kept(said, found)
