@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -65,6 +66,7 @@ class Holder:
         self._releases, self._cache, self._telemetry = releases, cache, telemetry
         self._refused: str | None = None  # what was refused last: the watcher does not try it again
         self._lock = asyncio.Lock()
+        self._thread = ThreadPoolExecutor(1, "opening")  # always the same: each thread would keep memory of its own
 
     @property
     def ready(self) -> bool:
@@ -104,7 +106,8 @@ class Holder:
             first = self.release is None
             if not first:
                 await verify_elsewhere(self._releases / name)
-            release = await asyncio.to_thread(open_release, self._releases / name, self._cache, first)
+            loop, path = asyncio.get_running_loop(), self._releases / name
+            release = await loop.run_in_executor(self._thread, open_release, path, self._cache, first)
         except Exception as error:  # whatever a damaged release leads to, the old one goes on
             return self._refuse(name, error, again)
         self.release, self._refused = release, None
