@@ -1,13 +1,14 @@
 """Past one machine: `python bench/cluster.py [--quick] [--json FILE]`, with the extra `ray` installed.
 
-Made-up data; training and labelwise inference on Ray nodes of one CPU each, all on this machine. Nodes see nothing of
-each other's files: inputs are sent, results come back, as between machines. Ratios within one run are what to trust;
-two nodes need two idle cores.
+Made-up data; training and labelwise inference on Ray nodes of one CPU each, all on this machine. Ratios within one run
+are what to trust; two nodes need two idle cores.
 
     nodes2_labelwise, nodes2_training   wall time on two nodes / on one, the same units
     ray_overhead                        CPU of driver, workers and Ray itself on one node / of the local executor
+    sent                                the same three where nodes see nothing of each other's files: inputs are sent,
+                                        results come back, as between machines
     killed_lost, killed_diff            a node is killed half-way: finished units run again; bytes that differ
-    worker_memory_ratio                 peak of a worker / peak of a local run on one thread
+    worker_memory_ratio                 peak of a worker / peak of a local run on one thread, the worse of both ways
     compile_ratio                       CPU spent on compiling by two workers that begin together / by one
     units                               CPU of every kind of unit, which bench/cluster_plan.py scales up
 
@@ -28,8 +29,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 # Run as a script, this file's folder comes first on the path, and `training` would mean bench/training.py.
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != Path(__file__).resolve().parent]
@@ -41,14 +43,14 @@ from rich.table import Table
 from core.executors import After, Executor, LocalExecutor, Tell, Unit
 from core.labelwise import Labelwise
 from core.labelwise_job import run_job
-from core.ray_executor import RayExecutor
+from core.ray_executor import Files, RayExecutor
 from training.dataset import Dataset, read_dataset, write_dataset
 from training.fit import begin, finish
 from training.params import ROUTED, Params
 from training.synth import make_points, make_world
 
 console = Console(width=120)
-STORE = 512 * 2**20  # the inputs fit: nothing is spilled to disk
+STORE = 2**30  # the inputs fit below four fifths of it: nothing is spilled to disk
 
 
 @dataclass(frozen=True)
@@ -96,21 +98,27 @@ class Timed:
     def run(self, units: Iterable[Unit], after: After, tell: Tell) -> None:
         def then(unit: Unit, fresh: bool) -> Iterable[Unit]:
             original = unit._replace(do=self.real[unit.makes])
-            self.bytes[original.do.__name__] += unit.makes.stat().st_size
+            self.bytes[kind_of(original)] += unit.makes.stat().st_size
             return [self._timed(each) for each in after(original, fresh)]
 
         LocalExecutor(1).run([self._timed(unit) for unit in units], then, tell)
 
     def _timed(self, unit: Unit) -> Unit:
-        real = self.real[unit.makes] = unit.do
+        real, kind = unit.do, kind_of(unit)
+        self.real[unit.makes] = real
 
         def do(*args: Any) -> None:
             start = time.thread_time()
             real(*args)
-            self.cpu[real.__name__] += time.thread_time() - start
-            self.count[real.__name__] += 1
+            self.cpu[kind] += time.thread_time() - start
+            self.count[kind] += 1
 
         return unit._replace(do=do)
+
+
+def kind_of(unit: Unit) -> str:
+    """What is called, and its rank: in training the stage."""
+    return f"{unit.do.__name__}{unit.rank}"
 
 
 class Jobs:
@@ -231,46 +239,59 @@ def different_bytes(one: Path, other: Path) -> int:
     return total
 
 
+class Ran(NamedTuple):
+    """Wall time of the units, CPU of driver, workers and Ray, peak of a worker."""
+
+    seconds: float
+    cpu: float
+    peak: float
+
+
+def run_on_nodes(run: Callable[[Executor], Path], count: int, files: Files) -> tuple[Path, Ran]:
+    with nodes(count) as cluster, RayExecutor(cluster.address, files) as executor:
+        noted, before = Noted(executor), cpu_of_all()
+        out = run(noted)
+        return out, Ran(noted.seconds, cpu_of_all() - before, peak_of_workers())
+
+
+def ratios(ran: dict[tuple[Files, str, int], Ran], here: dict[str, Any], files: Files) -> dict[str, Any]:
+    """What Ray costs and what a second node gains, files going one way."""
+    results, spent = dict[str, Any](), 0.0
+    for name, about in here.items():
+        one, two = ran[files, name, 1], ran[files, name, 2]
+        results[f"nodes2_{name}"] = two.seconds / one.seconds
+        results[f"{name}_seconds"] = {"local": about["seconds"], "one node": one.seconds, "two nodes": two.seconds}
+        results[f"{name}_cpu"] = {"local": about["cpu"], "one node": one.cpu}
+        spent += one.cpu
+    return results | {"ray_overhead": spent / sum(about["cpu"] for about in here.values())}
+
+
 def measure(jobs: Jobs, quick: bool) -> dict[str, Any]:
     tiny = Jobs(jobs.directory / "tiny", TINY)
     tiny.train(LocalExecutor(1), tiny.model)  # compiles
     tiny.labelwise(LocalExecutor(1))
     work: dict[str, Callable[[Executor], Path]] = {"training": jobs.train, "labelwise": jobs.labelwise}
     here = {name: local(jobs.directory, name, quick) for name in work}
-    walls, cpu, peaks = dict[tuple[str, int], float](), dict[str, float](), dict[str, float]()
-    for count in (1, 2):
-        for name, run in work.items():
-            with nodes(count) as cluster, RayExecutor(cluster.address, "sent") as executor:
-                noted, before = Noted(executor), cpu_of_all()
-                out = run(noted)
-                walls[name, count] = noted.seconds
-                assert different_bytes(Path(here[name]["out"]), out) == 0
-                if count == 1:
-                    cpu[name], peaks[name] = cpu_of_all() - before, peak_of_workers()
-    results = dict[str, Any]()
-    for name, about in here.items():
-        results[f"nodes2_{name}"] = walls[name, 2] / walls[name, 1]
-        results[f"{name}_seconds"] = {
-            "local": about["seconds"],
-            "one node": walls[name, 1],
-            "two nodes": walls[name, 2],
-        }
-        results[f"{name}_cpu"] = {"local": about["cpu"], "one node": cpu[name]}
-    results["ray_overhead"] = sum(cpu.values()) / sum(about["cpu"] for about in here.values())
+    ways: tuple[Files, ...] = ("auto", "sent")
+    ran = dict[tuple[Files, str, int], Ran]()
+    for files, name, count in product(ways, work, (1, 2)):
+        out, ran[files, name, count] = run_on_nodes(work[name], count, files)
+        assert different_bytes(Path(here[name]["out"]), out) == 0
+    results = ratios(ran, here, "auto") | {"sent": ratios(ran, here, "sent")}
+    peaks = {name: max(ran[files, name, 1].peak for files in ways) for name in work}
     results["peak_megabytes"] = {name: {"worker": peaks[name], "local": here[name]["peak"]} for name in work}
     results["worker_memory_ratio"] = max(peaks[name] / here[name]["peak"] for name in work)
     results["units"] = here["training"]["units"] | here["labelwise"]["units"]
     results["size"] = asdict(jobs.size) | {"trees": PARAMS.trees, "top": jobs.asked.top}
-    expected = {name: Path(about["out"]) for name, about in here.items()}
-    return results | killed(jobs, work, expected) | compiling(jobs.directory)
+    return results | killed(work, here) | compiling(jobs.directory)
 
 
-def killed(jobs: Jobs, work: dict[str, Callable[[Executor], Path]], expected: dict[str, Path]) -> dict[str, int]:
+def killed(work: dict[str, Callable[[Executor], Path]], here: dict[str, Any]) -> dict[str, int]:
     """A node is killed when half of the units are done."""
     lost = different = 0
     for name, run in work.items():
         with nodes(2) as cluster, RayExecutor(cluster.address, "sent") as executor:
-            noted, half = Noted(executor), len(list(units_of(jobs, name))) // 2
+            noted, half = Noted(executor), sum(kind["count"] for kind in here[name]["units"].values()) // 2
             doomed = cluster.worker_nodes.copy().pop()
             done = threading.Event()
 
@@ -280,7 +301,7 @@ def killed(jobs: Jobs, work: dict[str, Callable[[Executor], Path]], expected: di
             done.set()
             killer.join()
             lost += sum(times - 1 for times in noted.finished.values())
-            different += different_bytes(expected[name], out)
+            different += different_bytes(Path(here[name]["out"]), out)
     return {"killed_lost": lost, "killed_diff": different}
 
 
@@ -288,15 +309,6 @@ def kill_at(half: int, noted: Noted, done: threading.Event, cluster: Any, doomed
     while noted.finished.total() < half and not done.is_set():
         time.sleep(0.01)
     cluster.remove_node(doomed, allow_graceful=False)
-
-
-def units_of(jobs: Jobs, name: str) -> Iterator[str]:
-    """About as many names as a job has units."""
-    if name == "training":
-        yield from (f"{tree} {unit}" for tree in range(PARAMS.trees) for unit in range(17))
-    else:
-        blocks = -(-jobs.size.points // jobs.size.block)
-        yield from map(str, range(blocks))
 
 
 def compiling(directory: Path) -> dict[str, float]:
@@ -328,10 +340,12 @@ def show(results: dict[str, Any]) -> None:
         table.add_row(name, f"{results[name]:.3f}", f"≤ {bound}")
     for name in ("killed_lost", "killed_diff"):
         table.add_row(name, str(results[name]), "0")
-    for name in ("training", "labelwise"):
+    for name in ("nodes2_labelwise", "nodes2_training", "ray_overhead"):
+        table.add_row(f"{name}, files sent", f"{results['sent'][name]:.3f}", "")
+    for name, way in product(("training", "labelwise"), ("", "sent")):
         for what, unit in ((f"{name}_seconds", "s"), (f"{name}_cpu", "s of CPU")):
-            told = ", ".join(f"{key} {value:.1f}" for key, value in results[what].items())
-            table.add_row(what, f"{told} {unit}", "")
+            told = ", ".join(f"{key} {value:.1f}" for key, value in (results[way] if way else results)[what].items())
+            table.add_row(f"{what} {way}", f"{told} {unit}", "")
     for name, about in results["peak_megabytes"].items():
         table.add_row(f"peak, {name}", f"worker {about['worker']:.0f} MB, local {about['local']:.0f} MB", "")
     console.print(table)

@@ -11,9 +11,10 @@ what follows a finished unit; both executors ask the same question and so run th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from threading import Event, Lock
 from typing import Any, NamedTuple, Protocol
 
@@ -33,6 +34,7 @@ class Unit(NamedTuple):
     needs  files and directories that it reads
     takes  the same, of units before it, that nobody needs after it; they are removed when it is done
     args   small values
+    rank   of units that are ready, those of the lowest rank go first, where an executor has a choice
     """
 
     do: Callable[..., None]
@@ -40,6 +42,7 @@ class Unit(NamedTuple):
     needs: tuple[Path, ...] = ()
     takes: tuple[Path, ...] = ()
     args: tuple[Any, ...] = ()
+    rank: int = 0
 
 
 After = Callable[[Unit, bool], Iterable[Unit]]  # a unit, whether it was run now or found: what follows it
@@ -90,15 +93,21 @@ def discard(unit: Unit) -> None:
 
 
 def run_on_threads(tasks: Iterable[Task], threads: int, stop: Event | None = None) -> None:
-    """Run tasks on threads of this process; a finished task may return further ones. The first error ends it all:
-    `stop` is set, so that tasks that look at it from time to time need not be waited for."""
+    """Run tasks on threads of this process, first come, first served; a finished task may return further ones. The first
+    error ends it all: `stop` is set, so that tasks that look at it from time to time need not be waited for."""
+    finished, running = SimpleQueue[Future[Iterable[Task]]](), 0
     with ThreadPoolExecutor(threads, thread_name_prefix="unit") as pool:
-        waiting: set[Future[Iterable[Task]]] = {pool.submit(task) for task in tasks}
+
+        def submit(tasks: Iterable[Task]) -> int:
+            futures = [pool.submit(task) for task in tasks]
+            for future in futures:
+                future.add_done_callback(finished.put)
+            return len(futures)
+
         try:
-            while waiting:
-                done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                for future in done:
-                    waiting |= {pool.submit(task) for task in future.result()}
+            running = submit(tasks)
+            while running:
+                running += submit(finished.get().result()) - 1
         except BaseException:
             if stop is not None:
                 stop.set()

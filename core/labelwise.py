@@ -156,12 +156,16 @@ def n_blocks(asked: Labelwise, points: Csr) -> int:
     return -(-points.n_rows // asked.block)
 
 
-def block_of(model: Model, asked: Labelwise, points: Csr, block: int) -> Csr:
-    """The points of one block as the regressors know them, ids counted from the block's first."""
+def rows_of(asked: Labelwise, points: Csr, block: int) -> Csr:
+    """The points of one block, ids counted from its first."""
     indptr = points.indptr[block * asked.block : (block + 1) * asked.block + 1]
     here = slice(indptr[0], indptr[-1])
-    part = Csr(indptr - indptr[0], points.indices[here], points.values[here], points.n_cols)
-    return transformed(part, model.manifest["params"]["recipe"]["value_power"], model.feature_weight)
+    return Csr(indptr - indptr[0], points.indices[here], points.values[here], points.n_cols)
+
+
+def as_known(model: Model, rows: Csr) -> Csr:
+    """Points as the regressors know them."""
+    return transformed(rows, model.manifest["params"]["recipe"]["value_power"], model.feature_weight)
 
 
 def leaf_runs(ready: Prepared, tree: int, most: int) -> list[tuple[int, int]]:
@@ -340,7 +344,7 @@ def best_points(
 ) -> Best:
     """The best points of every label, in memory; scores in 0 … 1, times the model's scale in the caller's units."""
     ready, n_trees = prepared(model, points), model.n_trees
-    parts = [block_of(model, asked, points, block) for block in range(n_blocks(asked, points))]
+    parts = [as_known(model, rows_of(asked, points, block)) for block in range(n_blocks(asked, points))]
     found: dict[tuple[int, int], Found] = {}
     best: dict[int, Best] = {}
 

@@ -1,10 +1,11 @@
 """What every unit of a labelwise job reads: the opened model with its trees by group, and the points.
 
-    <out>.work/groups/   row_ptr.npy …      what `group_major` made of the model
-    <out>.work/points/   indptr.npy …       the points as they were given
+    <out>.work/groups/          row_ptr.npy …     what `group_major` made of the model
+    <out>.work/points/block0/   indptr.npy …      a block of the points as they were given
 
 Threads of the process that cuts the work share what it has opened already, and nothing is written. A worker elsewhere
-maps the files; it opens a model once, however many of its units it runs.
+maps the files; it opens a model once, however many of its units it runs, and of the points only the blocks that it
+works on: where files are sent, a block goes to the machine that asks for it and to no other.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ import numpy.typing as npt
 
 from core.format import create_array, written_aside
 from core.groups import Groups
-from core.labelwise import Labelwise, Prepared, block_of
+from core.labelwise import Labelwise, Prepared, as_known, n_blocks, rows_of
 from core.model import open_model
 from core.scratch import Searcher
 from core.sparse import Csr
 
 _OF_MODEL = Groups._fields[: Groups._fields.index("parent")]  # the model has these already
-_kept: dict[tuple[Path, int], Opened] = {}  # by the directory of the groups and when it was made (0: never)
+_here: dict[Path, Opened] = {}  # by the directory of the groups: jobs that this process cuts
+_mapped: dict[tuple[Path, int], Prepared] = {}  # by the same and when it was made: a job that others cut
 _lock = threading.Lock()
 
 
@@ -37,29 +39,35 @@ class Opened(NamedTuple):
     points: Csr
 
 
-def inputs_of(work: Path) -> tuple[Path, Path]:
-    """Groups and points of a job."""
-    return work / "groups", work / "points"
+def inputs_of(work: Path, block: int) -> tuple[Path, Path]:
+    """Groups and points of a block."""
+    return work / "groups", work / "points" / f"block{block}"
 
 
 @contextmanager
-def shared(work: Path, model: Path, opened: Opened, remote: bool) -> Iterator[None]:
+def shared(work: Path, opened: Opened, asked: Labelwise, remote: bool) -> Iterator[None]:
     """Meanwhile `open_block` finds what was opened: in this process, or in files."""
-    groups, points = inputs_of(work)
     if remote:
-        mine = {name: array for name, array in opened.ready.trees._asdict().items() if name not in _OF_MODEL}
-        rows = opened.points._asdict()
-        _write(groups, mine)
-        _write(points, {**rows, "n_cols": np.array([rows["n_cols"]], np.int64)})
+        _write_all(work, opened, asked)
         yield
         return
+    groups, _ = inputs_of(work, 0)
     with _lock:
-        _kept[groups, 0] = opened
+        _here[groups] = opened
     try:
         yield
     finally:
         with _lock:
-            del _kept[groups, 0]
+            del _here[groups]
+
+
+def _write_all(work: Path, opened: Opened, asked: Labelwise) -> None:
+    mine = {name: array for name, array in opened.ready.trees._asdict().items() if name not in _OF_MODEL}
+    for block in range(n_blocks(asked, opened.points)):
+        groups, points = inputs_of(work, block)
+        _write(groups, mine)
+        rows = rows_of(asked, opened.points, block)
+        _write(points, {"indptr": rows.indptr, "indices": rows.indices, "values": rows.values})
 
 
 def _write(directory: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
@@ -76,20 +84,19 @@ def _map(directory: Path) -> dict[str, npt.NDArray[Any]]:
 def open_block(model: Path, groups: Path, points: Path, asked: Labelwise, block: int) -> tuple[Prepared, Csr]:
     """The model, and one block of the points as its regressors know them."""
     with _lock:
-        key = groups, 0
-        if key not in _kept:
-            key = groups, groups.stat().st_mtime_ns
-        if key not in _kept:
-            _kept.clear()  # a worker has one job at a time
-            _kept[key] = _opened(model, groups, points)
-        ready, rows = _kept[key]
-    return ready, block_of(ready.model, asked, rows, block)
+        here = _here.get(groups)
+        ready = here.ready if here is not None else _prepared(model, groups)
+    if here is not None:
+        return ready, as_known(ready.model, rows_of(asked, here.points, block))
+    return ready, as_known(ready.model, Csr(**_map(points), n_cols=ready.model.n_features))
 
 
-def _opened(model: Path, groups: Path, points: Path) -> Opened:
-    opened = open_model(model, verify=False)
-    searcher = Searcher(opened.trie, np.ones(opened.n_features, np.float32))
-    of_model = {name: array for name, array in opened.trie._asdict().items() if name in _OF_MODEL}
-    rows = _map(points)
-    n_cols = int(rows.pop("n_cols")[0])
-    return Opened(Prepared(opened, Groups(**of_model, **_map(groups)), searcher), Csr(**rows, n_cols=n_cols))
+def _prepared(model: Path, groups: Path) -> Prepared:
+    key = groups, groups.stat().st_mtime_ns
+    if key not in _mapped:
+        _mapped.clear()  # a worker has one job at a time
+        opened = open_model(model, verify=False)
+        searcher = Searcher(opened.trie, np.ones(opened.n_features, np.float32))
+        of_model = {name: array for name, array in opened.trie._asdict().items() if name in _OF_MODEL}
+        _mapped[key] = Prepared(opened, Groups(**of_model, **_map(groups)), searcher)
+    return _mapped[key]

@@ -89,7 +89,7 @@ def run_job(
     work.mkdir(parents=True, exist_ok=True)
     with locked(work):
         claim(work, json.dumps({**job, **asdict(asked)}, indent=1), resume)
-        with shared(work, model_path, Opened(ready, points), executor is not None and executor.remote):
+        with shared(work, Opened(ready, points), asked, executor is not None and executor.remote):
             _Units(ready, points.n_rows, asked, model_path, work, on_progress).run(executor or LocalExecutor(threads))
         best = calibrated(model, merge(_finished(work, n_blocks(asked, points), asked.block)))
         _write_matrix(matrix, best, points.n_rows)
@@ -104,8 +104,7 @@ class _Units:
     def __init__(
         self, ready: Prepared, n_points: int, asked: Labelwise, model: Path, work: Path, on_progress: OnProgress | None
     ) -> None:
-        self.asked, self.work, self.on_progress = asked, work, on_progress
-        self.needs = model, *inputs_of(work)
+        self.asked, self.model, self.work, self.on_progress = asked, model, work, on_progress
         self.runs = [leaf_runs(ready, tree, UNIT_LABELS) for tree in range(ready.model.n_trees)]
         self.blocks = range(-(-n_points // asked.block))
         self.left = {block: sum(map(len, self.runs)) for block in self.blocks}
@@ -118,26 +117,30 @@ class _Units:
         for block in self.blocks:
             if self.whole:
                 args = self.asked, block
-                first.append(Unit(block_unit, _block_path(self.work, block), self.needs, args=args))
+                first.append(Unit(block_unit, _block_path(self.work, block), self._needs(block), args=args))
             elif _block_path(self.work, block).exists():
                 first.append(self._finish(block))
             else:
                 first += [self._reach(block, tree) for tree in range(len(self.runs))]
         executor.run(first, self._after, lambda done, where: None)
 
+    def _needs(self, block: int) -> tuple[Path, Path, Path]:
+        return self.model, *inputs_of(self.work, block)
+
     def _reach(self, block: int, tree: int) -> Unit:
-        return Unit(reach_unit, self._path(block, tree), self.needs, args=(self.asked, block, tree))
+        needs, args = self._needs(block), (self.asked, block, tree)
+        return Unit(reach_unit, self._path(block, tree), needs, args=args, rank=2)
 
     def _fill(self, block: int, tree: int, part: int) -> Unit:
-        needs, args = (*self.needs, self._path(block, tree)), (self.asked, block, tree, self.runs[tree][part])
-        return Unit(fill_unit, self._path(block, tree, part), needs, args=args)
+        needs, args = (*self._needs(block), self._path(block, tree)), (self.asked, block, tree, self.runs[tree][part])
+        return Unit(fill_unit, self._path(block, tree, part), needs, args=args, rank=1)
 
     def _finish(self, block: int) -> Unit:
         parts = [range(len(runs)) for runs in self.runs]
         takes = [self._path(block, tree) for tree in range(len(parts))]
         takes += [self._path(block, tree, part) for tree in range(len(parts)) for part in parts[tree]]
         args = (self.asked, block, [len(runs) for runs in self.runs])
-        return Unit(finish_unit, _block_path(self.work, block), self.needs, tuple(takes), args)
+        return Unit(finish_unit, _block_path(self.work, block), self._needs(block), tuple(takes), args)
 
     def _after(self, unit: Unit, fresh: bool) -> Iterable[Unit]:
         """The lists of a tree once its leaves are known; the answer of a block once it has all lists."""

@@ -6,6 +6,7 @@ finished units with `resume`, and ends byte for byte where an uninterrupted one 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -22,7 +23,7 @@ from core.executors import Executor, LocalExecutor, Unit
 from core.format import create_array, write_manifest, written_aside
 from core.metrics import relevance_of
 from core.model import FORMAT, VERSION, open_model
-from core.sparse import Int64s
+from core.sparse import Int32s, Int64s
 from core.trie import Trie
 from core.trie_build import build_tree
 from core.work import claim, load_arrays, locked, remove, save_arrays, work_of
@@ -33,7 +34,7 @@ from training.inputs import Inputs, check_trainable, forget_inputs, prepare, pre
 from training.job import Job, claimed_by
 from training.params import Params
 from training.partition import Shape, collapse, label_centroids, skeleton
-from training.units import load_shape, load_top, subtree_groups, subtrees_unit, top_unit
+from training.units import load_root, load_shape, nodes_unit, route_unit, runs_of, stages, top_unit
 
 _HELD_OUT = 0.1  # share of the points that calibration is fitted on
 
@@ -128,41 +129,79 @@ class _Units:
         self.on_progress = on_progress or (lambda done, total, depth: None)
         shape = collapse(skeleton(inputs.by_label.n_rows, params.max_leaf), params.recipe.widest)
         self.done, self.total = 0, params.trees * shape.n_nodes
+        self.cuts = dict[int, Cut]()  # of the trees whose tops are there
+        self.places = dict[Path, tuple[int, int]]()  # tree and stage of every unit
+        self.left = Counter[tuple[int, int]]()  # units `nodes` of a stage that are not done yet
 
     def run(self, executor: Executor) -> None:
         executor.run([self._top(tree) for tree in range(self.params.trees)], self._after, self._told)
 
     def _top(self, tree: int) -> Unit:
         needs = self.work / "inputs", self.work / "centroids"
-        return Unit(top_unit, top_path(self.work, tree), needs, args=(self.params, tree))
+        return self._placed(tree, 1, Unit(top_unit, stage_path(self.work, tree, 1), needs, args=(self.params, tree)))
 
-    def _after(self, unit: Unit, fresh: bool) -> Iterable[Unit]:
-        """The subtrees of a tree whose top is done."""
-        name = "fragment.nodes" if unit.do is top_unit else "nodes"
-        if not fresh:  # nodes that an earlier run finished count as done
-            self.done += len(load_arrays(unit.makes, name)[name])
-        if unit.do is not top_unit:
-            return []
-        tree, needs = unit.args[1], (self.work / "inputs", unit.makes)
+    def _nodes(self, tree: int, stage: int) -> list[Unit]:
+        needs = self.work / "inputs", stage_path(self.work, tree, stage)
+        cut = self.cuts[tree].get(stage, [])
+        self.left[tree, stage] = len(cut)
         return [
-            Unit(subtrees_unit, unit_path(self.work, tree, number), needs, args=(self.params, tree, roots))
-            for number, roots in enumerate(self._groups(unit.makes))
+            self._placed(tree, stage, Unit(nodes_unit, path, needs, args=(self.params, tree, nodes)))
+            for path, nodes in cut
         ]
 
-    def _groups(self, top: Path) -> list[Int64s]:
-        return subtree_groups(load_shape(top), self.params, self.inputs.label_points)
+    def _route(self, tree: int, stage: int) -> Unit:
+        above = [path for before in range(1, stage) for path, _ in self.cuts[tree][before]]
+        needs = self.work / "inputs", stage_path(self.work, tree, 1), *above
+        unit = Unit(route_unit, stage_path(self.work, tree, stage), needs, args=(self.params,))
+        return self._placed(tree, stage, unit)
+
+    def _placed(self, tree: int, stage: int, unit: Unit) -> Unit:
+        self.places[unit.makes] = tree, stage
+        return unit._replace(rank=stage)
+
+    def _after(self, unit: Unit, fresh: bool) -> Iterable[Unit]:
+        """The nodes of a stage once its points are routed; routing to the next stage once all of them are fitted."""
+        tree, stage = self.places[unit.makes]
+        if not fresh:  # nodes that an earlier run finished count as done
+            self.done += _n_fitted(unit)
+        if unit.do is top_unit:
+            self.cuts[tree] = cut_of(self.work, tree, self.params, self.inputs.label_points)
+        if unit.do is not nodes_unit:
+            return self._nodes(tree, stage)
+        self.left[tree, stage] -= 1
+        more = not self.left[tree, stage] and stage + 1 in self.cuts[tree]
+        return [self._route(tree, stage + 1)] if more else []
 
     def _told(self, nodes: int, depth: int) -> None:
         self.done += nodes
         self.on_progress(self.done, self.total, depth)
 
 
-def top_path(work: Path, tree: int) -> Path:
-    return work / f"tree{tree}.npz"
+def _n_fitted(unit: Unit) -> int:
+    if unit.do is route_unit:
+        return 0
+    return len(unit.args[2]) if unit.do is nodes_unit else 1
 
 
-def unit_path(work: Path, tree: int, unit: int) -> Path:
-    return work / f"tree{tree}-{unit:05d}.npz"
+Cut = dict[int, list[tuple[Path, Int64s]]]  # the units `nodes` of a tree by stage: the file of each, and its nodes
+
+
+def cut_of(work: Path, tree: int, params: Params, label_points: Int32s) -> Cut:
+    """How a tree is cut whose top is there."""
+    shape = load_shape(stage_path(work, tree, 1))
+    return {
+        stage: [
+            (work / f"tree{tree}-{stage}-{number:05d}.npz", run)
+            for number, run in enumerate(runs_of(shape, nodes, label_points))
+        ]
+        for stage, nodes in enumerate(stages(shape, params))
+        if stage > 0
+    }
+
+
+def stage_path(work: Path, tree: int, stage: int) -> Path:
+    """What the units `nodes` of a stage read: the tree's top, or what its unit `route` left."""
+    return work / f"tree{tree}-{stage}.npz"
 
 
 def _assemble(inputs: Inputs, params: Params, work: Path, out: Path, fingerprint: str) -> None:
@@ -178,10 +217,10 @@ def _assemble(inputs: Inputs, params: Params, work: Path, out: Path, fingerprint
 
 
 def _trie(inputs: Inputs, params: Params, work: Path, tree: int) -> Trie:
-    top = load_top(top_path(work, tree))
-    units = range(len(subtree_groups(top.shape, params, inputs.label_points)))
-    parts = [partial(_load_fragment, unit_path(work, tree, unit)) for unit in units]
-    return trie_of(inputs, top.shape, [partial(Fragment, *top.fragment), *parts])
+    top = stage_path(work, tree, 1)
+    cut = cut_of(work, tree, params, inputs.label_points)
+    parts = [partial(_load_fragment, path) for stage in cut.values() for path, _ in stage]
+    return trie_of(inputs, load_shape(top), [partial(load_root, top), *parts])
 
 
 def trie_of(inputs: Inputs, shape: Shape, fragments: Sequence[Callable[[], Fragment]]) -> Trie:

@@ -76,7 +76,19 @@ def join(fitted: Sequence[Fitted]) -> Fragment:
     )
 
 
-def _pointers(lengths: Sequence[int]) -> Int64s:
+def together(fragments: Sequence[Fragment]) -> Fragment:
+    """Fragments as one; their nodes rise from each to the next."""
+
+    def pointers(name: str) -> Int64s:
+        return _pointers(np.concatenate([np.diff(getattr(f, name)) for f in fragments]))
+
+    arrays = {name: np.concatenate([getattr(f, name) for f in fragments]) for name in ("nodes", "node_frac", *_PARTS)}
+    return Fragment(
+        **arrays, edge_ptr=pointers("edge_ptr"), row_ptr=pointers("row_ptr"), entry_ptr=pointers("entry_ptr")
+    )
+
+
+def _pointers(lengths: npt.ArrayLike) -> Int64s:
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 

@@ -20,10 +20,10 @@ from core.metrics import evaluate
 from training.dataset import Dataset, hold_out
 from training.evaluate import THRESHOLD, scores_for_evaluation, weighting_for
 from training.fit import trie_of, write_model
-from training.fragments import Fragment
+from training.fragments import Fragment, join
 from training.inputs import Inputs, check_trainable, open_inputs, prepare, prepare_centroids
 from training.params import Choice, Loss, Params
-from training.units import Top, fit_subtrees, fit_top, grow_tree, route, subtree_groups
+from training.units import Top, fit_nodes, fit_top, grow_tree, route, runs_of, stages
 
 _HELD_OUT = 0.2
 _NOISE = 0.2  # differences in merit below this are chance
@@ -160,17 +160,18 @@ class _Study:
     def _fit(self, params: Params) -> tuple[Top, list[Fragment]]:
         top = self.tops.get(params.recipe.route.cost)
         if top is None:
-            top = fit_top(self.inputs, params, self.shape, 0, lambda depth: None)
+            above = len(stages(self.shape, params)) - 1
+            top = fit_top(self.inputs, params, self.shape, 0, above, lambda depth: None)
             self.tops[params.recipe.route.cost] = top
         if params.recipe.routed:
             top = top._replace(routed=route(self.inputs, params, top.shape, top.fragment))
+        units = runs_of(top.shape, stages(top.shape, params)[-1], self.inputs.label_points)
         parts: dict[int, Fragment] = {}
 
         def fit_unit(top: Top, unit: int) -> tuple[()]:
-            roots = subtree_groups(top.shape, params, self.inputs.label_points)[unit]
-            parts[unit] = fit_subtrees(self.inputs, params, top.shape, 0, top.routed, roots, lambda depth: None)
+            done = fit_nodes(self.inputs, params, top.shape, 0, top.routed, units[unit], lambda depth: None)
+            parts[unit] = join(done)
             return ()
 
-        n_units = len(subtree_groups(top.shape, params, self.inputs.label_points))
-        run_on_threads([partial(fit_unit, top, unit) for unit in range(n_units)], self.threads)
-        return top, [parts[unit] for unit in range(n_units)]
+        run_on_threads([partial(fit_unit, top, unit) for unit in range(len(units))], self.threads)
+        return top, [parts[unit] for unit in range(len(units))]

@@ -1,18 +1,19 @@
 """Units of work: pure functions of files, so that any worker may run them, twice if need be.
 
-    top       one per tree: grows it, fits the nodes above the cut, routes the training points
-    subtrees  some neighbouring subtrees below the cut: fits all their nodes
+    top       one per tree: grows it, fits its root, routes the training points to the root's children
+    nodes     some neighbouring nodes of one stage: fits them
+    route     one per further stage: sends the training points down all that is fitted
 
-The paper's binary trees are cut at the depth that makes the longest chain of work, a top and one subtree after it, the
-shortest. With routed leaves every inner node belongs to the top, since a leaf's hard negatives are known only when all
-paths to it are. The cut depends on the data alone, never on who works.
+A *stage* holds nodes that can be fitted side by side. With routing it is a level, and the leaves are the last one: the
+hard negatives of a node are known when all paths to it are. Without, all nodes below the root are one stage. Stages and
+units depend on the data alone, never on who works.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +26,7 @@ from core.scratch import route as send
 from core.sparse import Floats, Int32s, Int64s
 from core.trie_build import build
 from core.work import load_arrays, save_arrays
-from training.fragments import Fitted, Fragment, join, upper_tree
+from training.fragments import Fitted, Fragment, join, together, upper_tree
 from training.inputs import Inputs, open_centroids, shared_inputs
 from training.nodes import Problem, fit_node
 from training.params import Params
@@ -34,7 +35,7 @@ from training.targets import Scratch, edge_mass, node_mass
 
 T = TypeVar("T")
 
-_UNITS_PER_TREE = 16
+_UNITS_PER_STAGE = 16
 _UNIT_LABELS = 4096
 
 OnNode = Callable[[int], None]  # told the depth of each node that is done
@@ -51,11 +52,20 @@ class Routed(NamedTuple):
 
 
 class Top(NamedTuple):
-    """A grown tree, its upper nodes fitted, its training points routed."""
+    """A grown tree, its nodes above some stage fitted, its training points routed to that stage."""
 
     shape: Shape
     fragment: Fragment
     routed: Routed
+
+
+def stages(shape: Shape, params: Params) -> list[Int64s]:
+    """The nodes of every stage, by rising id; the root alone is the first."""
+    inner = shape.child >= 0
+    if params.recipe.routed:
+        levels = [np.flatnonzero(inner & (shape.depth == depth)) for depth in np.unique(shape.depth[inner])]
+        return [*levels, np.flatnonzero(~inner)]
+    return [nodes for nodes in (np.arange(1), np.arange(1, shape.n_nodes)) if len(nodes)]
 
 
 def node_costs(shape: Shape, label_points: Int32s) -> Int64s:
@@ -65,34 +75,12 @@ def node_costs(shape: Shape, label_points: Int32s) -> Int64s:
     return np.asarray((before[shape.last] - before[shape.first] + 1) * edges)
 
 
-def _subtree_costs(shape: Shape, costs: Int64s) -> Int64s:
-    """The cost of a node and all that is below it; nodes are numbered breadth-first, so children come last."""
-    whole = costs.copy()
-    for node in np.flatnonzero(shape.child >= 0)[::-1].tolist():
-        child = shape.child[node]
-        whole[node] += whole[child : child + shape.n_children[node]].sum()
-    return whole
-
-
-def subtree_roots(shape: Shape, params: Params, label_points: Int32s) -> Int64s:
-    """The nodes at the cut: at a depth, or all leaves where leaves are routed to."""
-    leaf = shape.child < 0
-    if params.recipe.routed:
-        return np.flatnonzero(leaf)
-    costs = node_costs(shape, label_points)
-    whole, depths = _subtree_costs(shape, costs), np.arange(1, shape.depth.max() + 1)
-    chains = [costs[(shape.depth < d) & ~leaf].sum() + whole[(shape.depth == d) | leaf].max() for d in depths]
-    cut = int(depths[np.argmin(chains)]) if len(depths) else 0
-    return np.flatnonzero((shape.depth == cut) | (leaf & (shape.depth < cut)))
-
-
-def subtree_groups(shape: Shape, params: Params, label_points: Int32s) -> list[Int64s]:
-    """Runs of neighbouring subtrees of about the same cost, each a unit; the same whatever the number of workers."""
-    roots = subtree_roots(shape, params, label_points)
-    costs = _subtree_costs(shape, node_costs(shape, label_points))[roots]
-    n_units = max(_UNITS_PER_TREE, -(-len(shape.labels) // _UNIT_LABELS))
+def runs_of(shape: Shape, nodes: Int64s, label_points: Int32s) -> list[Int64s]:
+    """The nodes of a stage in runs of about the same cost, each a unit; the same whatever the number of workers."""
+    costs = node_costs(shape, label_points)[nodes]
+    n_units = max(_UNITS_PER_STAGE, -(-len(shape.labels) // _UNIT_LABELS))
     number = (np.cumsum(costs) - 1) * n_units // costs.sum()
-    return np.split(roots, np.flatnonzero(np.diff(number)) + 1)
+    return np.split(nodes, np.flatnonzero(np.diff(number)) + 1)
 
 
 def grow_tree(centroids: Path, params: Params, tree: int) -> Shape:
@@ -103,43 +91,44 @@ def grow_tree(centroids: Path, params: Params, tree: int) -> Shape:
 def top_unit(tell: Tell, out: Path, inputs: Path, centroids: Path, params: Params, tree: int) -> None:
     """The unit `top` of a tree."""
     shape = grow_tree(centroids, params, tree)
-    save_top(out, fit_top(shared_inputs(inputs), params, shape, tree, lambda depth: tell(1, depth)))
+    save_top(out, fit_top(shared_inputs(inputs), params, shape, tree, 1, lambda depth: tell(1, depth)))
 
 
-def subtrees_unit(tell: Tell, out: Path, inputs: Path, top: Path, params: Params, tree: int, roots: Int64s) -> None:
-    """A unit `subtrees` of a tree whose top is there."""
-    shape, routed = load_shape(top), load_routed(top)
-    fragment = fit_subtrees(shared_inputs(inputs), params, shape, tree, routed, roots, lambda depth: tell(1, depth))
-    save_arrays(out, fragment._asdict())
+def nodes_unit(tell: Tell, out: Path, inputs: Path, stage: Path, params: Params, tree: int, nodes: Int64s) -> None:
+    """A unit `nodes` of a stage: `stage` is the tree's top, or what its unit `route` left."""
+    shape, routed = load_shape(stage), load_routed(stage)
+    done = fit_nodes(shared_inputs(inputs), params, shape, tree, routed, nodes, lambda depth: tell(1, depth))
+    save_arrays(out, join(done)._asdict())
 
 
-def fit_top(inputs: Inputs, params: Params, shape: Shape, tree: int, on_node: OnNode) -> Top:
-    """Fit the nodes of a tree above the cut, level by level; each is trained on what those above send it."""
-    cut = subtree_roots(shape, params, inputs.label_points)
-    above = np.setdiff1d(np.flatnonzero(shape.depth <= shape.depth[cut].max()), cut)
-    above = above[shape.child[above] >= 0]
-    routed = Routed(np.zeros(shape.n_nodes + 1, np.int64), np.empty(0, np.int32))
-    scratch, done = Scratch(inputs.n_points), list[Fitted]()
-    for depth in np.unique(shape.depth[above]):
-        for node in above[shape.depth[above] == depth].tolist():
-            done.append(_fit(inputs, params, shape, tree, node, routed.at(node), scratch))
-            on_node(int(depth))
-        if params.recipe.routed:
+def route_unit(tell: Tell, out: Path, inputs: Path, top: Path, *given: Any) -> None:
+    """The unit `route` of a stage. `given`: the units `nodes` of all stages before it, then the parameters."""
+    *fitted, params = given
+    shape = load_shape(top)
+    upper = together([load_root(top), *(Fragment(**load_arrays(path)) for path in fitted)])
+    routed = route(shared_inputs(inputs), params, shape, upper)
+    save_arrays(out, _named("shape", shape) | _named("routed", routed))
+
+
+def fit_top(inputs: Inputs, params: Params, shape: Shape, tree: int, n_stages: int, on_node: OnNode) -> Top:
+    """Fit the first stages of a tree; each is trained on what those above send it."""
+    routed, done = Routed(np.zeros(shape.n_nodes + 1, np.int64), np.empty(0, np.int32)), list[Fitted]()
+    for nodes in stages(shape, params)[:n_stages]:
+        done += fit_nodes(inputs, params, shape, tree, routed, nodes, on_node)
+        if params.recipe.routed and shape.child[nodes[0]] >= 0:
             routed = route(inputs, params, shape, join(done))
     return Top(shape, join(done), routed)
 
 
-def fit_subtrees(
-    inputs: Inputs, params: Params, shape: Shape, tree: int, routed: Routed, roots: Int64s, on_node: OnNode
-) -> Fragment:
-    """Fit every node of some subtrees."""
-    scratch, done, nodes = Scratch(inputs.n_points), list[Fitted](), roots.tolist()
-    for node in nodes:
+def fit_nodes(
+    inputs: Inputs, params: Params, shape: Shape, tree: int, routed: Routed, nodes: Int64s, on_node: OnNode
+) -> list[Fitted]:
+    """Fit some nodes of one stage."""
+    scratch, done = Scratch(inputs.n_points), list[Fitted]()
+    for node in nodes.tolist():
         done.append(_fit(inputs, params, shape, tree, node, routed.at(node), scratch))
         on_node(int(shape.depth[node]))
-        child = int(shape.child[node])
-        nodes += range(child, child + int(shape.n_children[node])) if child >= 0 else []
-    return join(done)
+    return done
 
 
 def _fit(
@@ -230,19 +219,20 @@ def _group(nodes: Int32s, child: Int64s, routed: int, cursor: Int64s, points: In
 
 
 def save_top(path: Path, top: Top) -> None:
-    arrays: dict[str, npt.NDArray[np.generic]] = {}
-    for part, values in top._asdict().items():
-        arrays |= {f"{part}.{name}": value for name, value in values._asdict().items()}
-    save_arrays(path, arrays)
+    save_arrays(path, _named("shape", top.shape) | _named("fragment", top.fragment) | _named("routed", top.routed))
 
 
-def load_top(path: Path) -> Top:
-    return Top(load_shape(path), _load_part(path, Fragment, "fragment"), load_routed(path))
+def _named(part: str, values: Shape | Fragment | Routed) -> dict[str, npt.NDArray[Any]]:
+    return {f"{part}.{name}": value for name, value in values._asdict().items()}
 
 
 def load_shape(path: Path) -> Shape:
-    """The shape alone: a unit below the top needs neither its regressors nor their memory."""
+    """The shape alone: a unit `nodes` needs neither the root's regressors nor their memory."""
     return _load_part(path, Shape, "shape")
+
+
+def load_root(path: Path) -> Fragment:
+    return _load_part(path, Fragment, "fragment")
 
 
 def load_routed(path: Path) -> Routed:

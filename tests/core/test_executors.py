@@ -14,7 +14,7 @@ import pytest
 
 from core.errors import ClusterError, DataError
 from core.executors import Executor, LocalExecutor, StoppedError, Task, Unit, run_on_threads
-from core.ray_executor import RayExecutor
+from core.ray_executor import RayExecutor, Waiting
 from tests.core import units
 from tests.ray_cluster import cluster
 
@@ -145,6 +145,13 @@ def test_tell_and_after_are_never_called_by_two_threads_at_once(executor: Execut
     assert most == 1
 
 
+def test_of_units_that_are_ready_ray_gets_those_of_the_lowest_rank_first_in_the_order_they_came() -> None:
+    waiting = Waiting(Unit(units.add, Path(name), rank=rank) for name, rank in (("a", 1), ("b", 0), ("c", 1)))
+    assert waiting.pop().makes.name == "b"
+    waiting.add([Unit(units.add, Path("d"), rank=2), Unit(units.add, Path("e"), rank=1)])
+    assert [waiting.pop().makes.name for _ in range(len(waiting))] == ["a", "c", "e", "d"]
+
+
 @pytest.mark.parametrize("threads", [1, 3])
 def test_tasks_and_what_they_return_are_run(threads: int) -> None:
     seen = []
@@ -155,6 +162,19 @@ def test_tasks_and_what_they_return_are_run(threads: int) -> None:
 
     run_on_threads([partial(task, 3)], threads)
     assert sorted(seen) == [0] * 8 + [1] * 4 + [2] * 2 + [3]
+
+
+def test_one_thread_runs_tasks_in_the_order_they_came() -> None:
+    """So that a run that is killed at some unit has always finished the same ones before."""
+    seen = []
+
+    def task(name: str) -> list[Task]:
+        seen.append(name)
+        return [partial(task, name + end) for end in "abc"] if len(name) < 5 else []
+
+    run_on_threads([partial(task, end) for end in "abc"], 1)
+    assert seen == sorted(seen, key=lambda name: (len(name), name))
+    assert len(seen) == sum(3**length for length in range(1, 6))
 
 
 def test_an_error_is_told_to_tasks_that_still_run_and_ends_those_that_wait() -> None:

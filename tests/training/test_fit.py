@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from scipy import sparse
 
 from core.engine import Engine
 from core.errors import DataError, ResumeError, UsageError
+from core.executors import After, LocalExecutor, Tell, Unit
 from core.model import open_model
 from core.sparse import from_scipy, to_scipy, transformed
 from core.trie import node_major
@@ -67,6 +69,49 @@ def test_killed_at_any_moment_it_resumes_to_the_same_bytes(sample: Parts, tmp_pa
     assert digest(tmp_path / "cut") == digest(tmp_path / "whole")
 
 
+class StoppingAfter:
+    """Threads that end a run when so many units are done."""
+
+    remote = False
+
+    def __init__(self, units: int) -> None:
+        self.units = units
+
+    def run(self, units: Iterable[Unit], after: After, tell: Tell) -> None:
+        def then(unit: Unit, fresh: bool) -> Iterable[Unit]:
+            self.units -= fresh
+            if not self.units:
+                raise KeyboardInterrupt
+            return after(unit, fresh)
+
+        LocalExecutor(2).run(units, then, tell)
+
+
+@pytest.mark.parametrize("name", ["paper", "two levels"])
+def test_stopped_in_any_stage_it_goes_on_from_finished_units_to_the_same_bytes(
+    sample: Parts, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tops, nodes between root and leaves, routing, leaves; each stop is some units further."""
+    fit(sample[0], PARAMS[name], tmp_path / "whole", 2)
+    begin(sample[0], PARAMS[name], tmp_path / "cut")
+    finished = dict[Path, int]()
+    for units in (1, 2, 3, 8, 2, 1, 3):
+        with pytest.raises(KeyboardInterrupt):
+            finish(tmp_path / "cut", 2, executor=StoppingAfter(units))
+        assert finished.items() <= (finished := times_of(tmp_path / "cut.work")).items()
+    seen = list[tuple[int, int, int]]()
+    with monkeypatch.context() as patch:
+        patch.setattr("training.fit.remove", lambda work: None)
+        finish(tmp_path / "cut", 2, lambda *told: seen.append(told))
+    assert seen[-1][0] == seen[-1][1]
+    assert finished.items() <= times_of(tmp_path / "cut.work").items()
+    assert digest(tmp_path / "cut") == digest(tmp_path / "whole")
+
+
+def times_of(work: Path) -> dict[Path, int]:
+    return {file: file.stat().st_mtime_ns for file in work.glob("*.npz")}
+
+
 def test_unfinished_work_is_neither_lost_nor_mixed_up(
     sample: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,11 +130,11 @@ def test_unfinished_work_is_neither_lost_nor_mixed_up(
         fit(sample[0], replace(params, seed=5), out, 1, resume=True)
     with pytest.raises(ResumeError, match="belongs to a run with other data"):
         fit(sample[1], params, out, 1, resume=True)
-    times = {file: file.stat().st_mtime_ns for file in (tmp_path / "m.work").glob("*.npz")}
+    times = times_of(tmp_path / "m.work")
     with monkeypatch.context() as patch:
         patch.setattr("training.fit.remove", lambda work: None)
         fit(sample[0], params, out, 1, resume=True)
-    assert times == {file: file.stat().st_mtime_ns for file in (tmp_path / "m.work").glob("*.npz")}
+    assert times == times_of(tmp_path / "m.work")
 
 
 def test_a_work_directory_is_one_process_at_a_time(sample: Parts, tmp_path: Path) -> None:
@@ -198,7 +243,7 @@ def test_a_routed_leaf_trains_on_points_sent_there_wrongly(sample: Parts, tmp_pa
 def test_leftovers_without_a_job_are_not_taken_for_a_run(sample: Parts, tmp_path: Path) -> None:
     fit(sample[0], PARAMS["paper"], tmp_path / "clean", 2)
     (tmp_path / "m.work").mkdir()
-    (tmp_path / "m.work" / "tree0.npz").write_bytes(b"left by a kill")
+    (tmp_path / "m.work" / "tree0-1.npz").write_bytes(b"left by a kill")
     fit(sample[0], PARAMS["paper"], tmp_path / "m", 2)
     assert digest(tmp_path / "m") == digest(tmp_path / "clean")
 
