@@ -95,7 +95,7 @@ def renewed(old: Catalogue, ads: pa.Table) -> tuple[pa.Table, npt.NDArray[np.boo
 def joined(old: Catalogue, ads: pa.Table) -> pa.Table:
     """Ads that are new or changed, and behind them all others that are live."""
     given = set(ads["ad_id"].to_pylist())
-    stays = [live and ad not in given for ad, live in zip(old.ids.all(), old.live.tolist(), strict=True)]
+    stays = [bool(live) and ad not in given for ad, live in zip(old.ids.all(), old.live.tolist(), strict=True)]
     rest = _in_types_of(ads, old.texts().filter(pa.array(stays)))
     return pa.concat_tables([ads, rest], promote_options="permissive")
 

@@ -110,6 +110,8 @@ class Engine:
         while True:
             table = scratch.table_for(request)
             n = answer(table, self.model.scoring, wishes, self._power, features, x, labels, scores)
+            if n == len(labels):
+                return Answer(labels, scores)
             if n >= 0:
                 return Answer(labels[:n], scores[:n])
             if n != NO_ROOM:
@@ -257,6 +259,8 @@ class Engine:
 def _read_only(given: npt.ArrayLike, dtype: Any) -> npt.NDArray[Any]:
     """An array of this type that is never written to: one type for the compiler, wherever it comes from."""
     if isinstance(given, np.ndarray) and given.dtype == dtype and given.ndim == 1 and given.flags.c_contiguous:
+        if not given.flags.writeable:
+            return given
         array = given.view()
         array.flags.writeable = False
         return array

@@ -112,9 +112,9 @@ class Merger:
         """The k best of both sources; each comes as distinct ads with their scores, in any order. None: the table does
         not have the query."""
         numbers, of_table = (self._other, _NO_ADS) if table is None else (self._tabled, table)
-        most = len(model[0]) + len(of_table[0])
+        most = min(k, len(model[0]) + len(of_table[0]))
         ads, scores, sources = np.empty(most, np.int32), np.empty(most, np.float32), np.empty(most, np.uint8)
-        n = _merge(*model, *of_table, numbers.weight, numbers.knots, numbers.ends, k, ads, scores, sources)
+        n = _merge(*model, *of_table, numbers.weight, numbers.knots, numbers.ends, ads, scores, sources)
         merged = Merged(ads, scores, sources)
         return merged if n == most else merged.best(n)
 
@@ -153,16 +153,16 @@ def _merge(
     weight: np.float32,
     knots: Floats,
     ends: Int64s,
-    k: int,
     ads: Int32s,
     scores: Floats,
     sources: UInt8s,
 ) -> int:
-    """Fill ads, scores and sources, best first; returns how many, k at most. knots, ends: as in `_Numbers`."""
+    """Fill ads, scores and sources, best first; returns how many. knots, ends: as in `_Numbers`."""
     model_x, model_y = knots[: ends[0]], knots[ends[0] : ends[1]]
     table_x, table_y = knots[ends[1] : ends[2]], knots[ends[2] : ends[3]]
     x, y = knots[ends[3] : ends[4]], knots[ends[4] : ends[5]]
-    keys, source_of = np.zeros(ads.size, np.uint64), np.empty(ads.size, np.uint8)
+    most = model_ads.size + table_ads.size
+    keys, source_of = np.empty(most, np.uint64), np.empty(most, np.uint8)
     from_model = np.zeros(table_ads.size, np.bool_)
     rest = np.float32(1.0) - weight
     for i in range(model_ads.size):
@@ -180,7 +180,7 @@ def _merge(
             n += 1
     order = np.argsort(keys[:n])[::-1]
     kept = 0
-    while kept < min(k, n) and key_score(keys[order[kept]]) > NOTHING:
+    while kept < min(ads.size, n) and key_score(keys[order[kept]]) > NOTHING:
         at = order[kept]
         ads[kept], scores[kept], sources[kept] = key_number(keys[at]), key_score(keys[at]), source_of[at]
         kept += 1

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from core.kernels.arrays import Facts, Ranking, Request, Search, table_of
 from core.kernels.memory import Table
-from core.kernels.rank import COMPLETED
+from core.kernels.rank import COMPLETED, lanes_of
 from core.kernels.routing import route_rows
 from core.kernels.search import Scoring
 from core.kernels.vectors import LANES
@@ -68,6 +68,7 @@ class Scratch:
         self.k, self.beam, self.room = k, beam, room
         self._searcher = ref(searcher)  # which holds this: without a cycle a model's mapping ends with its last user
         best = max(k, COMPLETED)
+        lanes = lanes_of(best)
         trees, n_nodes = searcher.trie.n_trees, len(searcher.trie.node_leaf)
         slots = min(trees * (2 + 4 * beam) * room, n_nodes)
         pool = 64 * slots * room
@@ -101,8 +102,11 @@ class Scratch:
         }
         ranking = {
             "leaf_heap": (trees * beam, np.uint64),
-            "tree_heap": (trees * best, np.uint64),
-            "tree_size": (trees, np.int64),
+            "leaf_most": (trees * beam, np.float32),
+            "lane": (trees * lanes, np.float32),
+            "lane_key": (lanes, np.uint64),
+            "lane_work": (lanes, np.uint64),
+            "tree_least": (trees, np.float32),
             "heap": (best, np.uint64),
             "kept": (k, np.uint64),
             "best": (trees, np.float32),

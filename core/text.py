@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -106,6 +107,15 @@ class VocabularyLimits:
             raise UsageError(f"most must be between 1 and {_MOST_FEATURES}, got {self.most}")
 
 
+class Reading(NamedTuple):
+    """The features of a text, ids ascending, with values tf·idf; how many words it has, and how many are known."""
+
+    indices: Int32s
+    values: Floats
+    n_words: int
+    n_known: int
+
+
 class Vocabulary:
     """Words with ids 0 … n−1 in the order of their names, and their idf = ln((1+N) / (1+df)) + 1."""
 
@@ -120,11 +130,22 @@ class Vocabulary:
     def names(self) -> list[str]:
         return list(self.ids)
 
-    def features(self, normalised: str) -> tuple[Int32s, Floats]:
-        """Ids, ascending, and values tf·idf of the known words; unknown ones are ignored."""
-        counts, idf = self._counts(normalised), self._idf
+    def read(self, normalised: str) -> Reading:
+        """The features of one normalised text; unknown words are ignored."""
+        said, idf = words(normalised), self._idf
+        counts = self._counts(said)
+        n_known = sum(counts.values())
+        if self.bigrams:
+            counts |= self._counts(_pairs(said))
         order = sorted(counts)  # a product of 64 bits, rounded once, is the product of 32 bits that `rows` computes
-        return np.array(order, np.int32), np.array([counts[i] * idf[i] for i in order], np.float32)
+        indices = np.array(order, np.int32)
+        values = np.array([counts[i] * idf[i] for i in order], np.float32)
+        indices.flags.writeable = values.flags.writeable = False
+        return Reading(indices, values, len(said), n_known)
+
+    def features(self, normalised: str) -> tuple[Int32s, Floats]:
+        """Ids, ascending, and values tf·idf of the known words."""
+        return self.read(normalised)[:2]
 
     def names_in(self, normalised: str) -> list[str]:
         """The features of a normalised text by name, each once."""
@@ -135,7 +156,7 @@ class Vocabulary:
         indptr, indices, counts = [0], list[npt.NDArray[np.int32]](), list[npt.NDArray[np.float32]]()
         ids, values = list[int](), list[int]()
         for text in texts:
-            found = self._counts(text)
+            found = self._counts(_names(text, self.bigrams))
             order = sorted(found)
             ids += order
             values += [found[i] for i in order]
@@ -148,10 +169,10 @@ class Vocabulary:
         tf = np.concatenate([*counts, np.array(values, np.float32)])
         return Csr(np.array(indptr, np.int64), at, tf * self.idf[at], self.n_features)
 
-    def _counts(self, normalised: str) -> dict[int, int]:
+    def _counts(self, names: Iterable[str]) -> dict[int, int]:
         find, counts = self.ids.get, dict[int, int]()
-        for word in _names(normalised, self.bigrams):
-            i = find(word)
+        for name in names:
+            i = find(name)
             if i is not None:
                 counts[i] = counts.get(i, 0) + 1
         return counts
@@ -159,9 +180,11 @@ class Vocabulary:
 
 def _names(normalised: str, bigrams: bool) -> list[str]:
     found = words(normalised)
-    if bigrams:
-        found += [f"{a} {b}" for a, b in pairwise(found)]
-    return found
+    return found + _pairs(found) if bigrams else found
+
+
+def _pairs(said: list[str]) -> list[str]:
+    return [f"{a} {b}" for a, b in pairwise(said)]
 
 
 def build_vocabulary(texts: Iterable[str], limits: VocabularyLimits) -> Vocabulary:

@@ -94,16 +94,21 @@ class Ranking(NamedTuple):
     """Buffers of a ranking; heaps hold complemented keys, so their worst is first.
 
     leaf_heap           leaves to open, by path
-    tree_heap           the best labels of every tree
-    tree_size [T]       how many those are
+    leaf_most           largest score · weight of a leaf's labels, -1 if it was not opened
+    lane [T · lanes]    largest scores of parts of a tree's labels
+    lane_key, lane_work room to select among them
+    tree_least [T]      what k labels of a tree reach
     heap                the best labels by what the beams reached
     kept [k]            the best labels by their scores
     best [T]            probability of the best leaf of a tree
     """
 
     leaf_heap: UInt64s
-    tree_heap: UInt64s
-    tree_size: Int64s
+    leaf_most: Floats
+    lane: Floats
+    lane_key: UInt64s
+    lane_work: UInt64s
+    tree_least: Floats
     heap: UInt64s
     kept: UInt64s
     best: Floats
@@ -117,7 +122,7 @@ TYPES: tuple[type, ...] = (
     *(_I4, _I4, _F4, _F4),  # Request: 24
     *(_I8, _I4, _I8, _I8, _I8, _F4, _I4, _U4, _F4, _I8, _I8, _F4, _I4, _F4, _I4, _I8, _I4, _F4, _I4),  # Search: 28
     *(_F4, _I4, _U8, _U8, _I8, _I4),
-    *(_U8, _U8, _I8, _U8, _U8, _F4),  # Ranking: 53
+    *(_U8, _F4, _F4, _U8, _U8, _F4, _U8, _U8, _F4),  # Ranking: 53
 )
 
 ENTRY = 13  # place of the entries
@@ -175,6 +180,7 @@ def search(a: Table) -> Search:
 @kernel(inline=True)
 def ranking(a: Table) -> Ranking:
     return Ranking(
-        view(a, 53, np.uint64), view(a, 54, np.uint64), view(a, 55, np.int64), view(a, 56, np.uint64),
-        view(a, 57, np.uint64), view(a, 58, np.float32),
+        view(a, 53, np.uint64), view(a, 54, np.float32), view(a, 55, np.float32), view(a, 56, np.uint64),
+        view(a, 57, np.uint64), view(a, 58, np.float32), view(a, 59, np.uint64), view(a, 60, np.uint64),
+        view(a, 61, np.float32),
     )  # fmt: skip

@@ -15,11 +15,13 @@ import numpy as np
 from core.jit import kernel
 from core.kernels.arrays import ranking, request, search, trie
 from core.kernels.memory import Table
-from core.kernels.numbers import NOTHING, UInt64s, key, key_number, key_score, largest, pop, push
+from core.kernels.numbers import NOTHING, UInt64s, key, key_number, key_score, largest, nth_largest, pop, push
 from core.kernels.search import Scoring, evaluate, reach
+from core.kernels.vectors import LANES, bound_of_largest
 from core.sparse import Floats, Int32s
 
 COMPLETED = 16  # labels that are completed at least, so that few answers are the first of more
+_FEW = 20  # answers up to which the maxima of LANES parts bound the last one well
 _SLACK = np.float32(1.000002)  # bounds and scores are rounded differently
 
 
@@ -103,18 +105,24 @@ def label_score(a: Table, scoring: Scoring, complete: bool, label: int) -> float
     return np.float32(total) / np.float32(n_trees)  # rounded as `rank` rounds
 
 
+@kernel(inline=True)
+def lanes_of(k: int) -> int:
+    """Parts that a tree's labels are cut into to bound the k-th best: more than k, since two of the best may share."""
+    return LANES if k <= _FEW else (2 * k + LANES - 1) // LANES * LANES
+
+
 @kernel()
 def _open_leaves(a: Table, scoring: Scoring, k: int) -> float:
     """Evaluate the leaves of the beams by falling path, as long as a label in them could reach the k best. Returns what
     the k-th best total is at least (a total is the sum over trees · weight), or -1 without room."""
     t, s, f, r = trie(a), search(a), ranking(a), request(a)
-    n_trees, n_leaves = t.tree_ptr.size - 1, 0
-    for i in range(s.leaves[n_trees]):
-        push(f.leaf_heap, n_leaves, key(s.slot_path[s.leaf[i]], i))
-        n_leaves += 1
-    weighted = r.node_weight.size > 0
-    f.tree_size[:] = 0
-    least = np.float32(0.0)
+    n_trees, n_leaves = t.tree_ptr.size - 1, s.leaves[t.tree_ptr.size - 1]
+    for i in range(n_leaves):
+        push(f.leaf_heap, i, key(s.slot_path[s.leaf[i]], i))
+        f.leaf_most[i] = -1.0
+    weighted, least = r.node_weight.size > 0, np.float32(0.0)
+    f.lane[: n_trees * lanes_of(k)] = 0.0
+    f.tree_least[:] = 0.0
     while n_leaves:
         i = key_number(f.leaf_heap[0])
         pop(f.leaf_heap, n_leaves)
@@ -122,61 +130,74 @@ def _open_leaves(a: Table, scoring: Scoring, k: int) -> float:
         slot, tree = s.leaf[i], 0
         while i >= s.leaves[tree + 1]:
             tree += 1
-        leaf = s.slot_node[slot]
         # Whatever is still closed has no higher path, so no label that is only in closed leaves has a higher total.
         most = s.slot_path[slot] * np.float32(n_trees) * _SLACK
-        if most * (r.node_weight[leaf] if weighted else np.float32(1.0)) < least:
+        if most * (r.node_weight[s.slot_node[slot]] if weighted else np.float32(1.0)) < least:
             if weighted:
                 continue
             break
         if s.slot_value[slot] < 0 and not evaluate(a, slot, scoring):
             return -1.0
-        heap = f.tree_heap[tree * k : (tree + 1) * k]
-        size = _offer(a, slot, heap, f.tree_size[tree])
-        f.tree_size[tree] = size
-        if size == k:
-            least = max(least, key_score(~heap[0]))
+        f.leaf_most[i] = _most(a, slot)
+        if f.leaf_most[i] > f.tree_least[tree]:
+            f.tree_least[tree] = _raise_lanes(a, i, tree, k)
+            least = max(least, f.tree_least[tree])
     return least
 
 
-@kernel()
-def _offer(a: Table, slot: int, heap: UInt64s, size: int) -> int:
-    """Add the scores of a leaf's labels to the best of their tree; returns how many those are."""
+@kernel(fastmath=True)
+def _most(a: Table, slot: int) -> np.float32:
+    """The largest score · weight of a leaf's labels."""
     t, s, r = trie(a), search(a), request(a)
     leaf, first = s.slot_node[slot], s.slot_value[slot]
-    first_edge = t.edge_ptr[leaf]
-    worst = key_score(~heap[0]) if size == heap.size else NOTHING
-    if not r.edge_weight.size and largest(s.value[first : first + t.edge_ptr[leaf + 1] - first_edge]) <= worst:
-        return size
-    for e in range(first_edge, t.edge_ptr[leaf + 1]):
-        score = s.value[first + e - first_edge]
-        if r.edge_weight.size:
-            score *= r.edge_weight[e]
-        if score > worst and allowed(r.exclude, t.edge_target[e]):
-            size = keep_best(heap, size, heap.size, key(score, t.edge_target[e]))
-            worst = key_score(~heap[0]) if size == heap.size else NOTHING
-    return size
+    edges = slice(t.edge_ptr[leaf], t.edge_ptr[leaf + 1])
+    scores = s.value[first : first + edges.stop - edges.start]
+    if not r.edge_weight.size:
+        return largest(scores)
+    most, weight = np.float32(0.0), r.edge_weight[edges]
+    for e in range(scores.size):
+        most = max(most, scores[e] * weight[e])
+    return most
 
 
 @kernel()
-def _gather(a: Table, scoring: Scoring, most: int, least: float) -> int:
-    """The `most` best labels by the total of the trees whose beam holds them, as a heap; returns how many, or -1
-    without room. A total that reaches `least` has a tree's share of it in one tree: only such labels are looked at."""
+def _raise_lanes(a: Table, i: int, tree: int, k: int) -> np.float32:
+    """Offer the scores of a leaf's labels to the maxima of its tree's lanes; returns the k-th largest of those, which k
+    labels at least reach: a heap of the k best would be exact, and take ten times as long."""
     t, s, f, r = trie(a), search(a), ranking(a), request(a)
-    n_trees, size = t.tree_ptr.size - 1, 0
-    if n_trees == 1 and not r.edge_weight.size:  # the best of the only tree are the best
-        f.heap[:most] = f.tree_heap[:most]
-        return int(f.tree_size[0])
-    share = least / (np.float32(n_trees) * _SLACK)
-    for tree in range(n_trees):
+    leaf, first, n_lanes = s.slot_node[s.leaf[i]], s.slot_value[s.leaf[i]], lanes_of(k)
+    n_edges, lane = t.edge_ptr[leaf + 1] - t.edge_ptr[leaf], f.lane[tree * n_lanes : (tree + 1) * n_lanes]
+    at = LANES * i * ((n_edges + LANES - 1) // LANES) % n_lanes  # leaves take different lanes, where there are more
+    for begin in range(0, n_edges, LANES):
+        here, scores = lane[at : at + LANES], s.value[first + begin : first + min(begin + LANES, n_edges)]
+        if not r.edge_weight.size and not r.exclude.size:
+            for j in range(scores.size):
+                here[j] = max(here[j], scores[j])
+        else:
+            for j in range(scores.size):
+                e = t.edge_ptr[leaf] + begin + j
+                score = scores[j] * (r.edge_weight[e] if r.edge_weight.size else np.float32(1.0))
+                if score > here[j] and allowed(r.exclude, t.edge_target[e]):
+                    here[j] = score
+        at = (at + LANES) % n_lanes
+    if n_lanes == LANES:
+        return bound_of_largest(lane, n_lanes, k)
+    for j in range(n_lanes):
+        f.lane_key[j] = key(lane[j], j)
+    return key_score(nth_largest(f.lane_key, n_lanes, k, f.lane_work))
+
+
+@kernel()
+def _gather(a: Table, scoring: Scoring, most: int, least: float, share: float) -> int:
+    """The `most` best labels by the total of the trees whose beam holds them, as a heap; returns how many, or -1
+    without room. Only labels are looked at that have `share` in one tree, and taken whose total reaches `least`."""
+    t, s, f, r = trie(a), search(a), ranking(a), request(a)
+    size = 0
+    for tree in range(t.tree_ptr.size - 1):
         for i in range(s.leaves[tree], s.leaves[tree + 1]):
-            slot = s.leaf[i]
-            if s.slot_value[slot] < 0:
+            if f.leaf_most[i] < share:  # or it was not opened
                 continue
-            leaf, first = s.slot_node[slot], s.slot_value[slot]
-            n_edges = t.edge_ptr[leaf + 1] - t.edge_ptr[leaf]
-            if not r.edge_weight.size and largest(s.value[first : first + n_edges]) < share:
-                continue
+            leaf, first = s.slot_node[s.leaf[i]], s.slot_value[s.leaf[i]]
             for e in range(t.edge_ptr[leaf], t.edge_ptr[leaf + 1]):
                 score = s.value[first + e - t.edge_ptr[leaf]]
                 weight = r.edge_weight[e] if r.edge_weight.size else np.float32(1.0)
@@ -210,6 +231,21 @@ def _total(a: Table, scoring: Scoring, tree: int, label: int, weight: float, sha
 
 
 @kernel()
+def _best_totals(a: Table, scoring: Scoring, most: int, least: float) -> int:
+    """The `most` best labels by total, as a heap; returns how many, or -1 without room.
+
+    A total that reaches `least` has a tree's share of it in one tree. Those that one tree alone lifts that far are
+    looked at first: where trees agree, their totals raise `least` so much that few others have a share of it.
+    """
+    n_trees, alone = trie(a).tree_ptr.size - 1, least
+    size = _gather(a, scoring, most, least, alone)
+    if size == most:
+        least = max(least, key_score(~ranking(a).heap[0]))
+    share = least / (np.float32(n_trees) * _SLACK)
+    return size if size < 0 or share >= alone else _gather(a, scoring, most, least, share)
+
+
+@kernel()
 def rank(a: Table, scoring: Scoring, w: Wishes) -> int:
     """The k best labels into the heap of the kept; returns how many, or -1 without room."""
     f, n_kept = ranking(a), 0
@@ -217,7 +253,7 @@ def rank(a: Table, scoring: Scoring, w: Wishes) -> int:
     least = _open_leaves(a, scoring, most)
     if least < 0.0:
         return -1
-    size = _gather(a, scoring, most, least)
+    size = _best_totals(a, scoring, most, least)
     if size < 0:
         return -1
     n_trees = np.float32(trie(a).tree_ptr.size - 1)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.catalogue import TEXTS, Catalogue, open_catalogue, renewed, write_catalogue
+from core.catalogue import TEXTS, Catalogue, joined, open_catalogue, renewed, write_catalogue
 from core.errors import ModelError
 from core.format import checksum
 
@@ -43,6 +43,19 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
 
 
 names = st.lists(st.sampled_from("abcdefghij"), unique=True, min_size=1, max_size=8)
+
+
+@settings(max_examples=30)
+@given(names, names, st.sets(st.sampled_from("abcdefghij")))
+def test_added_ads_leave_all_live_ones_and_bring_no_removed_one_back(
+    tmp_path_factory: pytest.TempPathFactory, first: list[str], more: list[str], gone: set[str]
+) -> None:
+    live = np.array([ad not in gone for ad in first])
+    catalogue = written(tmp_path_factory.mktemp("joined") / "c", ads(first), live)
+    table = joined(catalogue, ads(more, bid=2.0))
+    stay = [ad for ad in first if ad not in gone and ad not in more]
+    assert table["ad_id"].to_pylist() == more + stay
+    assert table["bid"].to_pylist() == [2.0] * len(more) + [1.0] * len(stay)
 
 
 @settings(max_examples=30)

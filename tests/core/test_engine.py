@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,18 @@ def test_the_k_best_begin_the_2k_best(model: Path, sample: Parts) -> None:
     for i in range(30):
         few, many = (engine.predict(*point(sample[1], i), k=k) for k in (5, 10))
         assert np.array_equal(few.labels, many.labels[:5])
+
+
+@pytest.mark.parametrize("k", [1, 20, 21, 33, 100])
+def test_bounds_never_cost_an_answer(model: Path, sample: Parts, k: int) -> None:
+    engine = Engine.open(model)
+    bids = engine.weigh(np.random.default_rng(0).random(engine.model.n_labels))
+    for i, weights in product(range(8), (None, bids)):
+        all_labels, some = (  # whoever asks for all labels gets them without any bound
+            engine.predict(*point(sample[1], i), n, 1000, Options(alpha=1.0, weights=weights, exclude=[i, 3 * i]))
+            for n in (5000, k)
+        )
+        assert np.array_equal(some.labels, all_labels.labels[:k])
 
 
 def test_every_label_comes_back_when_all_are_asked_for(model: Path, sample: Parts) -> None:

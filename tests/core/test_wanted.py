@@ -98,6 +98,25 @@ def test_the_table_alone_speaks_by_its_own_map(first: Served) -> None:
     assert (len(missing.merged.ads), missing.reason) == (0, "not_in_table")
 
 
+def test_in_a_hurry_the_table_answers_alone_where_it_has_enough(first: Served) -> None:
+    hurried = Wanted(5, table_first=True)
+    for query, row in list(first.table.rows())[:40]:
+        alone = first.ask(query, Wanted(5, source="table" if len(row.ads) >= 5 else "auto")).merged
+        assert first.ask(query, hurried).merged.ads.tolist() == alone.ads.tolist()
+        best = row.ads[:3].tolist()
+        left = first.ask(query, hurried._replace(exclude=best)).merged.ads.tolist()
+        assert len(left) == 5
+        assert not set(left) & set(best)  # k answers survive
+        for wish in ({"k": len(row.ads) + 1}, {"candidates": best}, {"source": "model"}, {"threshold": 0.9}):
+            usual, quick = (first.ask(query, wanted._replace(**wish)).merged for wanted in (Wanted(5), hurried))
+            assert quick.ads.tolist() == usual.ads.tolist()
+    word = next(iter(first.text.ids))
+    assert (
+        first.ask(f"{word} qqqq", hurried).merged.ads.tolist()
+        == first.ask(f"{word} qqqq", Wanted(5)).merged.ads.tolist()
+    )
+
+
 def test_the_model_alone_speaks_as_for_a_query_that_is_not_in_the_table(first: Served) -> None:
     scale = np.float32(first.engine.model.manifest["scale"])
     for query in known(first):
