@@ -15,6 +15,7 @@ import uvloop
 from bench.http_questions import Rig, point_to
 from bench.http_servers import Memory, Server, serving
 from bench.load import LOST, MIXED, PENDING, REFUSED, UNREAD, Outcome, Run, Target, open_loop
+from core.releases import current
 
 _PATIENCE = 60.0
 
@@ -30,8 +31,9 @@ class Reloads:
     async def swap(self, run: Run) -> None:
         """Point to the other release, and wait until it answers."""
         name, until = next(self._names), monotonic() + _PATIENCE
-        point_to(self._rig.releases, name)
         while self._rig.judge.release != name.encode() and not run.over:
+            if current(self._rig.releases) != name:  # or a job has published meanwhile
+                point_to(self._rig.releases, name)
             if monotonic() > until:
                 raise SystemExit(f"{name} was not loaded:\n{self._server.log.read_text()[-2000:]}")
             await asyncio.sleep(0.005)

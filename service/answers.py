@@ -15,9 +15,9 @@ from service.schemas import Ad, PredictRequest, Wishes
 _FEW = 20
 
 
-def ask(release: Release, asked: PredictRequest, beam: int) -> Found:
+def ask(release: Release, asked: PredictRequest, beam: int, table_first: bool = False) -> Found:
     """What a release answers to one request."""
-    wanted, features = wanted_of(release, asked, beam), asked.features
+    wanted, features = wanted_of(release, asked, beam, table_first), asked.features
     if features is UNSET:
         assert asked.query is not UNSET  # one of them was given
         return release.served.ask(asked.query, wanted)
@@ -33,12 +33,12 @@ def beam_of(release: Release, asked: Wishes) -> int:
     return release.served.beam if asked.beam is UNSET else asked.beam
 
 
-def wanted_of(release: Release, asked: Wishes, beam: int) -> Wanted:
+def wanted_of(release: Release, asked: Wishes, beam: int, table_first: bool = False) -> Wanted:
     """A request in numbers of ads. Unknown ads are left out: nobody answers them anyway."""
     find = release.served.numbers
     candidates = None if asked.candidates is UNSET else find(asked.candidates)
     exclude = find(asked.exclude) if asked.exclude else ()
-    return Wanted(asked.k, asked.threshold, beam, asked.source, asked.rank, exclude, candidates)
+    return Wanted(asked.k, asked.threshold, beam, asked.source, asked.rank, exclude, candidates, table_first)
 
 
 def ads_of(release: Release, found: Found) -> list[Ad]:

@@ -45,6 +45,7 @@ from service.schemas import encode
 from service.settings import Settings
 from service.shadow import shadow_of
 from service.telemetry import Telemetry
+from service.turns import Turns
 
 _PAUSE = 1.0  # seconds
 
@@ -65,6 +66,7 @@ class Service:
         telemetry.add_source(self._job_metrics)
         self.connections = set[Connection]()
         self.admission = Admission(settings.max_concurrency, telemetry)
+        self.turns = Turns(self.admission)
         pace, offload = Pace(), Offload(settings.max_long, telemetry)
         self._shadow = shadow_of(settings, telemetry)
         self._predict = Predict(settings, self.holder, self.admission, pace, offload, self._shadow, telemetry)

@@ -72,8 +72,7 @@ def asking_routes(settings: Settings, holder: Holder, pace: Pace, offload: Offlo
             return BatchAnswer(release.name, beam < wished, answers), found
 
         said, found = await offload.run(work)
-        telemetry.count(found)
-        telemetry.counts.add("xreg_degraded", by=len(found) * said.degraded)
+        telemetry.note_batch(found, said.degraded)
         return json_response(said)
 
     @routes.get(

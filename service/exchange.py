@@ -30,6 +30,7 @@ Whole = Callable[[int, bytes, bytes, bool], bool]
 WHOLE = "xreg.whole"  # in a request's scope: writes status, lines of the head and body at once; says whether it could
 ARRIVED = "xreg.arrived"  # in a request's scope: when its last byte was read
 RELEASE = "xreg.release"  # in a request's scope: what a route answered from
+CLOSE: tuple[tuple[bytes, bytes], ...] = ((b"connection", b"close"),)  # the connection ends with the answer
 JSON, PROBLEM = b"application/json", b"application/problem+json"
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 _TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
@@ -50,7 +51,7 @@ class DisconnectedError(Exception):
 class Exchange:
     """A request's headers, its id, and when it came."""
 
-    __slots__ = ("closing", "headers", "release", "request_id", "started", "status", "timing", "whole")
+    __slots__ = ("answered", "closing", "headers", "release", "request_id", "started", "status", "timing", "whole")
 
     def __init__(self, scope: Scope, release: str | None, closing: bool) -> None:
         self.started: float = scope.get(ARRIVED) or perf_counter()
@@ -58,7 +59,7 @@ class Exchange:
         self.request_id = request_id_of(self.headers.get(b"x-request-id"))
         self.release, self.closing = release, closing
         self.whole: Whole | None = scope.pop(WHOLE, None)
-        self.status = 500
+        self.status, self.answered = 500, False
         self.timing = b""
 
     @property
@@ -85,7 +86,7 @@ class Exchange:
         said = self.request_id, self.timing, 1e3 * (perf_counter() - self.started)
         lines = b"x-request-id: %s\r\nserver-timing: %stotal;dur=%.3f\r\n" % said
         if self.release:
-            lines += _release_line(self.release)
+            lines += release_line(self.release)
         return lines + b"connection: close\r\n" if self.closing else lines  # the client looks for another worker
 
     def own_headers(self) -> list[tuple[bytes, bytes]]:
@@ -93,19 +94,21 @@ class Exchange:
 
     async def answer(self, send: Send, status: int, kind: bytes, body: bytes, more: bytes = b"") -> None:
         """In one write where the server can; `more` lines of the head."""
-        self.status = status
+        self.status, self.answered = status, True
         lines = b"content-type: %s\r\ncontent-length: %d\r\n%s%s" % (kind, len(body), self.own_lines(), more)
         if self.whole is None or not self.whole(status, lines, body, self.closing):
             await send({"type": "http.response.start", "status": status, "headers": _pairs(lines)})
             await send({"type": "http.response.body", "body": body})
 
     async def refuse(self, send: Send, said: Problem, more: Headers = ()) -> None:
+        if more is CLOSE:
+            self.closing, more = True, ()
         lines = b"".join(b"%s: %s\r\n" % pair for pair in more)
         await self.answer(send, said.status, PROBLEM, encode(said), lines)
 
 
 @lru_cache(8)
-def _release_line(release: str) -> bytes:
+def release_line(release: str) -> bytes:
     return b"x-release: %s\r\n" % release.encode()
 
 
@@ -119,32 +122,29 @@ async def read_body(headers: Mapping[bytes, bytes], receive: Receive, most: int,
     said = headers.get(b"content-length", b"0")
     if len(said) > 12 or int(said) > most:  # the server let digits through only
         raise RefusedError(too_large(most))
-    message = await receive()
-    if message["type"] == "http.disconnect":
-        raise DisconnectedError
-    body: bytes = message.get("body", b"")
-    if message.get("more_body"):
+    if asyncio.current_task() is None:  # it is here already (service/turns.py)
+        body = await _all(receive, most)
+    else:
         try:
             async with asyncio.timeout(seconds):
-                body += await _rest(receive, most - len(body))
+                body = await _all(receive, most)
         except TimeoutError as error:
             detail = f"the body did not arrive within {seconds:g} s"
-            raise RefusedError(problem(408, "too-slow", detail), ((b"connection", b"close"),)) from error
+            raise RefusedError(problem(408, "too-slow", detail), CLOSE) from error
     if len(body) > most:
         raise RefusedError(too_large(most))
     return body
 
 
-async def _rest(receive: Receive, most: int) -> bytes:
-    parts = list[bytes]()
-    while most >= 0:
+async def _all(receive: Receive, most: int) -> bytes:
+    parts, more = list[bytes](), True
+    while more and most >= 0:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise DisconnectedError
         parts.append(message.get("body", b""))
         most -= len(parts[-1])
-        if not message.get("more_body"):
-            break
+        more = message.get("more_body", False)
     return b"".join(parts)
 
 

@@ -2,8 +2,8 @@
 
 The kernel takes tens of microseconds and runs on the event loop, since a hop to a thread costs as much; only requests
 that name many ads or features, or say very much, go to one. A deadline that the beam would miss narrows it, by what
-searches took lately per node of the beam, and so does pressure: the answer then says `degraded`. What was asked before
-in the same bytes is answered from the release's cache.
+searches took lately per node of the beam, and so does pressure; where that lasts, the table answers alone what it can.
+The answer then says `degraded`. What was asked before in the same bytes is answered from the release's cache.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from service.reading import read_predict
 from service.schemas import PredictAnswer, PredictRequest, encode
 from service.settings import Settings
 from service.shadow import Shadow
-from service.telemetry import Noted, Telemetry
+from service.telemetry import Telemetry
+from service.turns import pause
 
 ROUTE, DEADLINE = "/predict", b"x-deadline-ms"
 _ON_LOOP, _LONG_TEXT = 50, 200  # ids, features and characters up to which an answer is found on the event loop
@@ -65,7 +66,7 @@ class Predict:
             else:
                 exchange.timing = b"cache;desc=hit, "
                 await exchange.answer(send, 200, JSON, kept.body)
-                self._telemetry.note(Noted(kept.found, False, True, 0.0, 0.0, exchange.seconds))
+                self._telemetry.note(kept.found, False, exchange.seconds, around=None)
             if self._shadow is not None and kept is not None:
                 self._shadow.offer(body, release, kept.found)
         except RefusedError as refused:
@@ -76,7 +77,8 @@ class Predict:
             exchange.status = CLOSED
         except Exception as error:
             self._telemetry.failure(error, exchange.request_id, exchange.traceparent, exchange.release)
-            await exchange.refuse(send, FAILURE)
+            if not exchange.answered:
+                await exchange.refuse(send, FAILURE)
         if exchange.status != 200:
             self._telemetry.observe(ROUTE, exchange.status, exchange.seconds)
         if self._settings.log_requests:
@@ -87,17 +89,21 @@ class Predict:
         asked = read_predict(body)
         given = exchange.headers.get(DEADLINE)
         deadline = None if given is None else deadline_of(given.decode("latin-1"))
-        read = perf_counter()
+        read = perf_counter() - exchange.started
+        await pause()
+        began = perf_counter()
         if _is_long(asked):
             found, degraded = await self._offload.run(lambda: self._found(exchange, release, asked, deadline))
         else:
             found, degraded = self._found(exchange, release, asked, deadline)
+        took = perf_counter() - began
+        await pause()
         done = perf_counter()
         said = encode(PredictAnswer(release.name, degraded, ads_of(release, found), found.reason))
-        exchange.timing = b"answer;dur=%.3f, " % (1e3 * (done - read))
+        exchange.timing = b"answer;dur=%.3f, " % (1e3 * took)
         await exchange.answer(send, 200, JSON, said)
-        end, began = perf_counter(), exchange.started
-        self._telemetry.note(Noted(found, degraded, False, read - began, end - done, end - began))
+        end = perf_counter()
+        self._telemetry.note(found, degraded, end - exchange.started, around=(read, end - done))
         if degraded:
             return None
         kept = Kept(said, found)
@@ -107,14 +113,14 @@ class Predict:
     def _found(
         self, exchange: Exchange, release: Release, asked: PredictRequest, deadline: float | None
     ) -> tuple[Found, bool]:
-        wished = beam_of(release, asked)
+        wished, hurried = beam_of(release, asked), self._admission.lasting
         beam = self._admission.narrowed(wished)
         if deadline is not None:
             beam = self._pace.within(beam, deadline - exchange.seconds)
-        found = ask(release, asked, beam)
+        found = ask(release, asked, beam, table_first=hurried)
         if asked.candidates is UNSET and found.took is not None:
             self._pace.took(beam, found.took.search)
-        return found, beam < wished
+        return found, hurried or beam < wished
 
     def _log(self, exchange: Exchange, body: bytes) -> None:
         text = UNSET if exchange.status != 200 else read_predict(body).query

@@ -1,4 +1,4 @@
-"""uvicorn's HTTP protocol with three changes that a busy service needs.
+"""uvicorn's HTTP protocol with four changes that a busy service needs.
 
 An answer of /predict is written in one piece. uvicorn writes head and body separately: two system calls, two packets
 and two wake-ups of the client where one would do.
@@ -6,6 +6,8 @@ and two wake-ups of the client where one would do.
 A request for /predict takes a place when it is whole (service/admission.py). Where there is none, it is refused before
 anything is made of it: no scope, no task, no parsing. At twice the load that a worker can bear, refusing is half of all
 work, and what it takes is missing for answers.
+
+A request for /predict that comes in one piece, as nearly all do, is answered without a task (service/turns.py).
 
 Connections that nobody uses are closed by a look at all of them once a second, not by a timer that is set and cancelled
 with every request.
@@ -76,6 +78,8 @@ class Protocol(HttpToolsProtocol):
     _places = 0  # that requests of this connection hold: more than one only where they are pipelined
     _between = True  # nothing of a next request has been read
     _head_size = 0
+    _reading = False  # what the parser finds was sent just now
+    _held: tuple[RequestResponseCycle, Any] | None = None  # a request whose body may come with its head
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -91,6 +95,12 @@ class Protocol(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         if cycle.scope["path"] == ROUTE and cycle.scope["method"] == "POST":
             cycle.scope[WHOLE] = partial(write_whole, cycle)  # type: ignore[literal-required]
+            if not cycle.more_body:  # it waited behind another one of this connection
+                self._service.turns.add(cycle.run_asgi(app))
+                return
+            if self._reading:
+                self._held = cycle, app
+                return
         super()._start_asgi_task(cycle, app)
 
     def data_received(self, data: bytes) -> None:
@@ -99,7 +109,12 @@ class Protocol(HttpToolsProtocol):
                 return
             if b"h2c" in data:  # an offer that need not be taken; the parser would stop at it, before the body
                 data = _H2C.sub(b"\r\nx-upgrade:", data, 1)
+        self._reading = True
         super().data_received(data)
+        self._reading = False
+        if self._held is not None:  # its body has not come yet
+            super()._start_asgi_task(*self._held)
+            self._held = None
         if not self._between and (self.cycle is None or self.cycle.scope is not self.scope):  # in the middle of a head
             self._head_size += len(data)
             if self._head_size > _MOST_HEAD:
@@ -121,6 +136,9 @@ class Protocol(HttpToolsProtocol):
             else:
                 self.scope[REFUSED] = True  # type: ignore[literal-required]
         super().on_message_complete()
+        if self._held is not None and self._held[0] is self.cycle:
+            self._service.turns.add(self.cycle.run_asgi(self._held[1]))
+            self._held = None
 
     def _on_placed_response(self) -> None:
         if self._places:  # else the connection was lost meanwhile, and its places with it

@@ -38,7 +38,7 @@ class Settings:
         default=4, metadata={"help": "Batches and explanations that are worked on or wait; the next gets 503."}
     )
     max_concurrency: int = field(
-        default=12, metadata={"help": "Requests that are worked on or wait; the next gets 503."}
+        default=48, metadata={"help": "Requests that are worked on or wait; the next gets 503."}
     )
     cache: int = field(
         default=16384,

@@ -1,8 +1,8 @@
 """What is told to those who watch: metrics for Prometheus, and one JSON line per event.
 
-What an answer holds is noted in a list on the hot path and added up once a second, or by hundreds: an addition for many
-costs what it would cost for one. A query's text is personal data: it is logged as a hash, unless the settings say
-otherwise.
+What an answer holds is noted as plain numbers on the hot path and added up once a second, or by hundreds: an addition
+for many costs what it would cost for one, and no answer is kept until then. A query's text is personal data: it is
+logged as a hash, unless the settings say otherwise.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import logging
 import resource
 import sys
 import traceback
+from array import array
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO, get_args
+from typing import Any, TextIO, get_args
 
 import numpy as np
 import orjson
@@ -73,15 +74,22 @@ FAMILIES = (
 _BY_HUNDREDS = 512
 
 
-class Noted(NamedTuple):
-    """An answer of /predict, for the counts; seconds."""
+class _Noted:
+    """What answers held that are not yet added up."""
 
-    found: Found
-    degraded: bool
-    cached: bool
-    read: float
-    write: float
-    total: float
+    def __init__(self) -> None:
+        self.scores, self.sources = array("f"), array("B")  # of the ads
+        self.totals, self.stages = array("d"), array("d")  # seconds, of /predict
+        self.reasons = list[Reason]()
+        self.n_words = self.n_known = self.n_cached = self.n_degraded = 0
+
+    def add(self, found: Found) -> None:
+        self.scores.frombytes(found.merged.scores.tobytes())
+        self.sources.frombytes(found.merged.sources.tobytes())
+        self.n_words += found.n_words
+        self.n_known += found.n_known
+        if found.reason is not None:
+            self.reasons.append(found.reason)
 
 
 class Telemetry:
@@ -93,7 +101,7 @@ class Telemetry:
         self._log_queries, self._out = log_queries, out
         self.counts = Counts(FAMILIES, directory)
         self.counts.set("xreg_concurrency_limit", limit)
-        self._noted, self._refused = list[Noted](), list[float]()
+        self._noted, self._n_refused = _Noted(), 0
         self._cpu = 0.0
         self.in_flight: Callable[[], int] = lambda: 0
         self.registry = CollectorRegistry(auto_describe=False)
@@ -107,17 +115,22 @@ class Telemetry:
     def observe(self, route: str, status: int, seconds: float) -> None:
         self.counts.observe("xreg_request_seconds", [seconds], route if route in ROUTES else "other", str(status))
 
-    def note(self, noted: Noted) -> None:
-        """An answer of /predict."""
-        self._noted.append(noted)
-        if len(self._noted) >= _BY_HUNDREDS:
+    def note(self, found: Found, degraded: bool, total: float, around: tuple[float, float] | None) -> None:
+        """An answer of /predict; seconds in all, and of reading and writing. None: it was given before."""
+        noted = self._noted
+        noted.add(found)
+        noted.totals.append(total)
+        noted.n_degraded += degraded
+        if around is None:
+            noted.n_cached += 1
+        elif found.took is not None:
+            noted.stages.extend((around[0], *found.took, around[1]))
+        if len(noted.totals) >= _BY_HUNDREDS:
             self._add_up()
 
-    def note_refused(self, seconds: float) -> None:
-        """A request for /predict that found no place."""
-        self._refused.append(seconds)
-        if len(self._refused) >= _BY_HUNDREDS:
-            self._add_up()
+    def note_refused(self) -> None:
+        """A request for /predict that was refused as soon as it was read."""
+        self._n_refused += 1
 
     def tick(self) -> None:
         """Once a second: what was noted, and what the process uses."""
@@ -129,38 +142,33 @@ class Telemetry:
         self._cpu = cpu
         self.counts.set("xreg_resident_bytes", _resident())
 
-    def count(self, found: list[Found]) -> None:
-        """What answers hold."""
-        add = self.counts.add
-        merged = [one.merged for one in found]
-        self.counts.observe("xreg_score", np.concatenate([one.scores for one in merged]))
-        sources = np.bincount(np.concatenate([one.sources for one in merged]), minlength=len(SOURCES))
-        for source, n in zip(SOURCES, sources.tolist(), strict=True):
-            add("xreg_answers", source, by=n)
+    def note_batch(self, found: list[Found], degraded: bool) -> None:
+        """Answers of /predict/batch."""
         for one in found:
-            if one.reason:
-                add("xreg_empty_answers", one.reason)
-        known, words = sum(one.n_known for one in found), sum(one.n_words for one in found)
-        add("xreg_words", "true", by=known)
-        add("xreg_words", "false", by=words - known)
+            self._noted.add(one)
+        self._noted.n_degraded += len(found) * degraded
 
     def _add_up(self) -> None:
-        if self._refused:
-            self.counts.add("xreg_shed", "concurrency", by=len(self._refused))
-            self.counts.observe("xreg_request_seconds", self._refused, "/predict", "503")
-            self._refused = []
-        noted, self._noted = self._noted, []
-        if not noted:
-            return
-        self.count([one.found for one in noted])
-        self.counts.add("xreg_degraded", by=sum(one.degraded for one in noted))
-        self.counts.observe("xreg_request_seconds", [one.total for one in noted], "/predict", "200")
-        cached = sum(one.cached for one in noted)
-        self.counts.add("xreg_cache", "hit", by=cached)
-        self.counts.add("xreg_cache", "miss", by=len(noted) - cached)
-        stages = [(one.read, *(one.found.took or ()), one.write) for one in noted if not one.cached]
-        for stage, seconds in zip(STAGES, np.array(stages).reshape(-1, len(STAGES)).T, strict=True):
-            self.counts.observe("xreg_stage_seconds", seconds, stage)
+        if self._n_refused:
+            self.counts.add("xreg_shed", "concurrency", by=self._n_refused)
+            self.counts.observe("xreg_request_seconds", np.zeros(self._n_refused), "/predict", "503")
+            self._n_refused = 0
+        noted, self._noted = self._noted, _Noted()
+        add, observe = self.counts.add, self.counts.observe
+        observe("xreg_score", np.frombuffer(noted.scores, np.float32))
+        sources = np.bincount(np.frombuffer(noted.sources, np.uint8), minlength=len(SOURCES))
+        for source, n in zip(SOURCES, sources.tolist(), strict=True):
+            add("xreg_answers", source, by=n)
+        for reason in noted.reasons:
+            add("xreg_empty_answers", reason)
+        add("xreg_words", "true", by=noted.n_known)
+        add("xreg_words", "false", by=noted.n_words - noted.n_known)
+        add("xreg_degraded", by=noted.n_degraded)
+        observe("xreg_request_seconds", noted.totals, "/predict", "200")
+        add("xreg_cache", "hit", by=noted.n_cached)
+        add("xreg_cache", "miss", by=len(noted.totals) - noted.n_cached)
+        for stage, seconds in zip(STAGES, np.frombuffer(noted.stages).reshape(-1, len(STAGES)).T, strict=True):
+            observe("xreg_stage_seconds", seconds, stage)
 
     def shed(self, reason: str) -> None:
         self.counts.add("xreg_shed", reason)

@@ -15,6 +15,8 @@ from pathlib import Path
 from core.errors import ModelError
 from service.problems import cause_of
 
+_NICE = 19  # requests come first; but what is new comes some time, however busy the machine is
+
 
 async def verify_elsewhere(path: Path) -> None:
     """Verify a release in a process of its own; raises what is wrong with it."""
@@ -24,7 +26,7 @@ async def verify_elsewhere(path: Path) -> None:
     )  # fmt: skip
     try:
         with suppress(ProcessLookupError):
-            os.sched_setscheduler(process.pid, os.SCHED_IDLE, os.sched_param(0))  # requests come first
+            os.setpriority(os.PRIO_PROCESS, process.pid, _NICE)
         said, _ = await process.communicate()
     finally:
         if process.returncode is None:

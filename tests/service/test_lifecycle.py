@@ -160,9 +160,12 @@ def test_a_slow_body_is_given_up_on_and_one_that_never_comes_is_forgotten(releas
     scope = {"type": "http", "method": "POST", "path": "/predict", "headers": JSON}
     asyncio.run(service(scope, receive, send))
     assert sent[0]["status"] == 408
+    assert (b"connection", b"close") in sent[0]["headers"]
+    asyncio.run(service(scope, receive, send))  # not a byte of it
+    assert sent[2]["status"] == 408
     messages.append({"type": "http.disconnect"})
     asyncio.run(service(scope, receive, send))
-    assert len(sent) == 2
+    assert len(sent) == 4
 
 
 def test_a_log_that_nobody_reads_stops_nothing(releases: Path) -> None:

@@ -82,7 +82,7 @@ def test_sigterm_under_load_loses_nothing_that_was_taken_on(releases: Path, tmp_
 
         async def ending(run: Run) -> None:
             nonlocal under_way
-            while run.n_answered < 500:
+            while run.n_answered < 500 or not run.under_way:
                 await asyncio.sleep(0.001)
             under_way = run.under_way
             running.process.send_signal(signal.SIGTERM)

@@ -126,3 +126,14 @@ def test_the_table_is_there_by_query(server: Running, served: Served) -> None:
     missing = server.http.get("/table/not/there")
     assert (missing.status_code, missing.headers["content-type"]) == (404, "application/problem+json")
     assert missing.json()["type"] == "urn:xreg:problem:not-in-table"
+
+
+def test_long_requests_are_answered_and_refused_from_their_thread(server: Running, served: Served) -> None:
+    n = served.text.n_features
+    indices = list(range(min(n, 60)))
+    assert len(indices) > 50  # as many as go to a thread
+    asked = {"features": {"indices": indices, "values": [1.0] * len(indices)}, "k": 3}
+    assert len(server.predict(**asked).json()["ads"]) == 3
+    asked["features"] = {"indices": [*indices[1:], n], "values": [1.0] * len(indices)}
+    answer = server.predict(**asked)
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, f"/features/indices/{len(indices) - 1}")
