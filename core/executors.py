@@ -93,7 +93,7 @@ def discard(unit: Unit) -> None:
 
 
 def run_on_threads(tasks: Iterable[Task], threads: int, stop: Event | None = None) -> None:
-    """Run tasks on threads of this process, first come, first served; a finished task may return further ones. The first
+    """Run tasks on threads of this process in the order they came; a finished task may return further ones. The first
     error ends it all: `stop` is set, so that tasks that look at it from time to time need not be waited for."""
     finished, running = SimpleQueue[Future[Iterable[Task]]](), 0
     with ThreadPoolExecutor(threads, thread_name_prefix="unit") as pool:
