@@ -15,6 +15,7 @@ import uvloop
 from bench.http_questions import Rig, point_to
 from bench.http_servers import Memory, Server, serving
 from bench.load import LOST, MIXED, PENDING, REFUSED, UNREAD, Outcome, Run, Target, open_loop
+from core.errors import ReleaseError
 from core.releases import current
 
 _PATIENCE = 60.0
@@ -32,13 +33,19 @@ class Reloads:
         """Point to the other release, and wait until it answers."""
         name, until = next(self._names), monotonic() + _PATIENCE
         while self._rig.judge.release != name.encode() and not run.over:
-            if current(self._rig.releases) != name:  # or a job has published meanwhile
+            if not self._is_current(name):  # or a job has published meanwhile
                 point_to(self._rig.releases, name)
             if monotonic() > until:
                 raise SystemExit(f"{name} was not loaded:\n{self._server.log.read_text()[-2000:]}")
             await asyncio.sleep(0.005)
         await asyncio.sleep(0.1)
         self.memory.append(self._server.memory)
+
+    def _is_current(self, name: str) -> bool:
+        try:
+            return current(self._rig.releases) == name
+        except ReleaseError:  # tidied away after all
+            return False
 
     def growth(self, skip: int) -> dict[str, float]:
         """Share by which memory grew after the first `skip` swaps: a line laid through what was seen."""

@@ -9,6 +9,7 @@ its ads are those that this release gives when it is asked directly: an answer m
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -154,11 +155,22 @@ def two_releases(releases: Path, directory: Path) -> list[str]:
     point_to(directory, name)
     names = listing(directory)
     assert len(names) == 2
+    for each in names:
+        shutil.copytree(directory / each, _kept(directory, each), copy_function=os.link)
     return names
 
 
+def _kept(releases: Path, name: str) -> Path:
+    return releases.with_name("kept") / name
+
+
 def point_to(releases: Path, name: str) -> None:
-    """Make a release the one being served, as publishing does."""
+    """Make a release the one being served, as publishing does. Jobs publish too and tidy old releases away, this one
+    perhaps: then it is put there again."""
+    if not (releases / name).is_dir():
+        again = releases / f".{name}.bench"
+        shutil.copytree(_kept(releases, name), again, copy_function=os.link)
+        again.rename(releases / name)
     aside = releases / ".CURRENT.bench"
     aside.write_text(f"{name}\n")
     aside.replace(releases / "CURRENT")

@@ -6,7 +6,6 @@ a job changes what is served, as a rollback does.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import shutil
 import sqlite3
@@ -62,18 +61,18 @@ def job_routes(settings: Settings, jobs: Jobs) -> APIRouter:
     ) -> Response:
         """Fill the query→ad table anew from a set of ads. The result becomes a new release, which is then served."""
         body = await json_body(request, settings, settings.max_batch_body)
-        job = await _stored(lambda: _accepted(settings, jobs, body, idempotency_key))
+        job = await _stored(jobs, lambda: _accepted(settings, jobs, body, idempotency_key))
         return Response(encode(job), 202, {"Location": f"/jobs/{job.id}"}, "application/json")
 
     @routes.get("/jobs", response_class=Response, responses={200: answer(JobList)})
     async def listed() -> Response:
         """The jobs, newest first."""
-        return json_response(JobList(await _stored(jobs.all)))
+        return json_response(JobList(await _stored(jobs, jobs.all)))
 
     @routes.get("/jobs/{job}", response_class=Response, responses={200: answer(Job), **_UNKNOWN})
     async def one(job: str) -> Response:
         """How far a job is, and what came of it."""
-        return json_response(await _stored(lambda: jobs.one(job)))
+        return json_response(await _stored(jobs, lambda: jobs.one(job)))
 
     @routes.delete(
         "/jobs/{job}",
@@ -83,7 +82,7 @@ def job_routes(settings: Settings, jobs: Jobs) -> APIRouter:
     )
     async def cancel(job: str) -> Response:
         """End a job before it has published anything; one that runs ends within a second or so."""
-        return json_response(await _stored(lambda: jobs.cancel(job)))
+        return json_response(await _stored(jobs, lambda: jobs.cancel(job)))
 
     return routes
 
@@ -91,10 +90,9 @@ def job_routes(settings: Settings, jobs: Jobs) -> APIRouter:
 _LOCATION = {"Location": {"description": "where to ask for its progress", "schema": {"type": "string"}}}
 
 
-async def _stored(work: Callable[[], T]) -> T:
-    """Disks are slow: in a thread."""
+async def _stored(jobs: Jobs, work: Callable[[], T]) -> T:
     try:
-        return await asyncio.to_thread(work)
+        return await jobs.on_thread(work)
     except (sqlite3.Error, OSError) as error:
         raise RefusedError(problem(503, "jobs", f"the jobs cannot be read or written: {error}")) from error
 

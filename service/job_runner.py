@@ -23,6 +23,7 @@ from typing import Any
 from core.errors import ReleaseError, ResumeError
 from service.jobs import Jobs, Work
 from service.problems import cause_of
+from service.processes import Process
 from service.settings import Settings
 from service.telemetry import Telemetry
 
@@ -31,7 +32,6 @@ _PATIENCE = 10.0  # seconds that a process has to end
 _CRASHES = 3  # times that a job's process may die before the job has failed
 _WAITS = (ResumeError.exit_code, ReleaseError.exit_code)  # somebody else works or publishes: later, perhaps
 _TRIES = 60
-_LONGEST_LINE = 1 << 24
 
 
 class JobRunner:
@@ -50,9 +50,9 @@ class JobRunner:
             await asyncio.sleep(_LOOK)
 
     async def _work(self) -> None:
-        await asyncio.to_thread(self._jobs.tidy)
+        await self._jobs.on_thread(self._jobs.tidy)
         while True:
-            work = await asyncio.to_thread(self._jobs.next)
+            work = await self._jobs.on_thread(self._jobs.next)
             if work is None:
                 await asyncio.sleep(_LOOK)
                 continue
@@ -62,21 +62,21 @@ class JobRunner:
                 raise
             except Exception as error:  # of this job: the next must not wait for it
                 await self._ended(work, "failed", detail=cause_of(error))
-            await asyncio.to_thread(self._jobs.tidy)
+            await self._jobs.on_thread(self._jobs.tidy)
 
     async def _finish(self, work: Work) -> None:
         """Run a job to its end: try again while others are in the way, and a few times after crashes."""
         await _end_orphan(work)
         crashes = work.crashes
         for _ in range(_TRIES):
-            if await asyncio.to_thread(self._jobs.is_cancelled, work.id):
+            if await self._jobs.on_thread(self._jobs.is_cancelled, work.id):
                 await self._ended(work, "cancelled")
                 return
             code, release, said = await self._process(work)
             if code == 0:
                 await self._ended(work, "succeeded", release=release)
                 return
-            if code < 0 and not await asyncio.to_thread(self._jobs.is_cancelled, work.id):
+            if code < 0 and not await self._jobs.on_thread(self._jobs.is_cancelled, work.id):
                 crashes += 1
                 await self._note(work, crashes=crashes, detail=f"its process died ({signal.Signals(-code).name})")
             if crashes >= _CRASHES or (code > 0 and code not in _WAITS):
@@ -87,33 +87,28 @@ class JobRunner:
 
     async def _process(self, work: Work) -> tuple[int, str | None, str | None]:
         """Exit code, the release that was published, and the cause that was given."""
-        process = await asyncio.create_subprocess_exec(
-            *self._command(work), stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE, limit=_LONGEST_LINE,
-        )  # fmt: skip
+        process = await Process.start(self._command(work))
         os.sched_setscheduler(process.pid, os.SCHED_IDLE, os.sched_param(0))  # requests come first
         self._telemetry.log("job runs", job=work.id, pid=process.pid)
         await self._note(work, pid=process.pid)
         watching = asyncio.create_task(self._watch_cancelled(work, process))
         try:
             said = await self._progress(work, process)
-            assert process.stdout is not None
-            out = (await process.stdout.read()).decode("utf-8", "replace").strip()
+            out = (await process.out.read()).decode("utf-8", "replace").strip()
             return await process.wait(), out.splitlines()[0] if out else None, said
         finally:
             watching.cancel()
-            await _stop(process)
+            await process.stop()
 
     def _command(self, work: Work) -> list[str]:
         words = ["--table-only", "--ads", str(work.path), "--releases", str(self._settings.releases)]
         words += ["--threads", str(self._settings.job_threads), "--run", work.id, "--progress", "json"]
         return [sys.executable, "-m", "training.cli", "refresh", *words, *(["--add"] if work.mode == "add" else [])]
 
-    async def _progress(self, work: Work, process: asyncio.subprocess.Process) -> str | None:
+    async def _progress(self, work: Work, process: Process) -> str | None:
         """Note what the process says about its steps; returns the last other thing it says, which is the cause."""
         said, noted = None, 0.0
-        assert process.stderr is not None
-        async for raw in process.stderr:
+        async for raw in process.err:
             line = raw.decode("utf-8", "replace").strip()
             step = _step(line)
             if step is None:
@@ -123,16 +118,16 @@ class JobRunner:
                 await self._note(work, step=step["step"], progress=_share(step))
         return said
 
-    async def _watch_cancelled(self, work: Work, process: asyncio.subprocess.Process) -> None:
-        while not await asyncio.to_thread(self._jobs.is_cancelled, work.id):
+    async def _watch_cancelled(self, work: Work, process: Process) -> None:
+        while not await self._jobs.on_thread(self._jobs.is_cancelled, work.id):
             await asyncio.sleep(_LOOK)
-        await _stop(process)
+        await process.stop()
 
     async def _note(self, work: Work, **fields: Any) -> None:
-        await asyncio.to_thread(self._jobs.note, work.id, **fields)
+        await self._jobs.on_thread(self._jobs.note, work.id, **fields)
 
     async def _ended(self, work: Work, state: Any, **fields: Any) -> None:
-        await asyncio.to_thread(self._jobs.end, work.id, state, **fields)
+        await self._jobs.on_thread(self._jobs.end, work.id, state, **fields)
         self._telemetry.log(f"job {state}", job=work.id, **fields)
 
 
@@ -181,13 +176,3 @@ def _is_process_of(work: Work) -> bool:
         return work.id.encode() in Path(f"/proc/{work.pid}/cmdline").read_bytes()
     except OSError:
         return False
-
-
-async def _stop(process: asyncio.subprocess.Process) -> None:
-    for end in (process.terminate, process.kill):
-        if process.returncode is not None:
-            return
-        with suppress(ProcessLookupError):
-            end()
-        with suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), _PATIENCE)

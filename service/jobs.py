@@ -8,21 +8,26 @@ All workers read and write the same file. A row is the truth: a directory withou
 
 from __future__ import annotations
 
+import asyncio
 import re
 import secrets
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from time import time
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from core.format import sync
 from service.problems import Fault, RefusedError, invalid, problem
 from service.schemas import Job, JobState
+
+T = TypeVar("T")
 
 ENDED: tuple[JobState, ...] = ("succeeded", "failed", "cancelled")
 STATES: tuple[JobState, ...] = ("queued", "running", *ENDED)
@@ -65,6 +70,11 @@ class Jobs:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self._thread = ThreadPoolExecutor(1, "jobs")  # always the same: each thread would keep memory of its own
+
+    async def on_thread(self, work: Callable[..., T], *args: Any, **fields: Any) -> T:
+        """What `work` returns; disks are slow, and the event loop goes on meanwhile."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, partial(work, *args, **fields))
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:

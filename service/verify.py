@@ -14,27 +14,24 @@ from pathlib import Path
 
 from core.errors import ModelError
 from service.problems import cause_of
+from service.processes import Process
 
 _NICE = 19  # requests come first; but what is new comes some time, however busy the machine is
 
 
 async def verify_elsewhere(path: Path) -> None:
     """Verify a release in a process of its own; raises what is wrong with it."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "service.verify", str(path),
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
-    )  # fmt: skip
+    process = await Process.start([sys.executable, "-m", "service.verify", str(path)])
     try:
         with suppress(ProcessLookupError):
             os.setpriority(os.PRIO_PROCESS, process.pid, _NICE)
-        said, _ = await process.communicate()
+        said, _ = await asyncio.gather(process.out.read(), process.err.read())
+        code = await process.wait()
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if process.returncode != 0:
+        await process.stop()
+    if code != 0:
         cause = said.decode("utf-8", "replace").strip()
-        raise ModelError(cause or f"{path}: its verification ended with {process.returncode}")
+        raise ModelError(cause or f"{path}: its verification ended with {code}")
 
 
 def main() -> None:
