@@ -19,14 +19,14 @@ _LONGEST_LINE = 1 << 24
 
 
 class Process:
-    """A program that runs; `start` makes one. What it says on `out` and `err` must be read."""
+    """A program that runs; `start` makes one, and `stop` is always to be called. What it says must be read."""
 
     out: asyncio.StreamReader
     err: asyncio.StreamReader
 
     def __init__(self, command: Sequence[str]) -> None:
         self._popen = Popen(command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE)
-        self._ended = asyncio.Event()
+        self._ended, self._pipes = asyncio.Event(), list[asyncio.ReadTransport]()
         self.pid = self._popen.pid
         handle = os.pidfd_open(self.pid)
         asyncio.get_running_loop().add_reader(handle, self._note_end, handle)
@@ -34,8 +34,16 @@ class Process:
     @classmethod
     async def start(cls, command: Sequence[str]) -> Process:
         process = cls(command)
-        process.out, process.err = await _reader(process._popen.stdout), await _reader(process._popen.stderr)
+        process.out = await process._heard(process._popen.stdout)
+        process.err = await process._heard(process._popen.stderr)
         return process
+
+    async def _heard(self, pipe: IO[bytes] | None) -> asyncio.StreamReader:
+        reader = asyncio.StreamReader(limit=_LONGEST_LINE)
+        connect = asyncio.get_running_loop().connect_read_pipe
+        transport, _ = await connect(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+        self._pipes.append(transport)
+        return reader
 
     def _note_end(self, handle: int) -> None:
         asyncio.get_running_loop().remove_reader(handle)
@@ -49,16 +57,11 @@ class Process:
         return int(self._popen.returncode)
 
     async def stop(self) -> None:
-        """End it if it has not ended: it is asked first."""
+        """End it if it has not ended, asking first; nothing more is heard of it."""
         for end in (self._popen.terminate, self._popen.kill):
-            if self._ended.is_set():
-                return
-            end()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._ended.wait(), _PATIENCE)
-
-
-async def _reader(pipe: IO[bytes] | None) -> asyncio.StreamReader:
-    reader = asyncio.StreamReader(limit=_LONGEST_LINE)
-    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
-    return reader
+            if not self._ended.is_set():
+                end()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._ended.wait(), _PATIENCE)
+        for pipe in self._pipes:
+            pipe.close()
